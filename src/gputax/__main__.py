@@ -1,0 +1,5 @@
+"""`python -m gputax` is the same as `gputax`."""
+
+from gputax.cli.main import main
+
+main()

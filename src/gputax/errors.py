@@ -1,0 +1,110 @@
+"""Every way gputax can fail, as one tree.
+
+GputaxError            1    what happened, where, what to do next
+├── UsageError         2    the command itself cannot be right
+├── PreflightError     3    noticed before any load was applied
+├── CellError          4    one cell failed; the others are kept
+│   ├── EngineError    4    the workload threw while it was measured
+│   └── WorkerError    4    the worker died, hung or spoke nonsense
+├── ResultsError       5    results on disk or from LoadGen are not valid
+└── Interrupted      130    stopped by the user or the system
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class GputaxError(Exception):
+    """What happened, where, and what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, where: str = "", next_step: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.next_step = next_step
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as it travels over the worker's pipe and into `--json`."""
+        return {
+            "kind": type(self).__name__,
+            "what": self.what,
+            "where": self.where,
+            "next": self.next_step,
+            "exit_code": self.exit_code,
+        }
+
+
+class UsageError(GputaxError):
+    """The command line, a suite or a name in it cannot be right."""
+
+    exit_code = 2
+
+
+class PreflightError(GputaxError):
+    """Something that the run needs is missing; nothing was measured."""
+
+    exit_code = 3
+
+
+class CellError(GputaxError):
+    """One cell could not be measured."""
+
+    exit_code = 4
+
+
+class EngineError(CellError):
+    """The engine threw while the workload ran."""
+
+
+class WorkerError(CellError):
+    """The worker process died, hung or broke the protocol."""
+
+
+class ResultsError(GputaxError):
+    """Results are missing, unreadable or not valid."""
+
+    exit_code = 5
+
+
+class Interrupted(GputaxError):
+    """SIGINT or SIGTERM arrived; what was measured is kept."""
+
+    exit_code = 130
+
+
+_KINDS: dict[str, type[GputaxError]] = {
+    kind.__name__: kind
+    for kind in (
+        GputaxError,
+        UsageError,
+        PreflightError,
+        CellError,
+        EngineError,
+        WorkerError,
+        ResultsError,
+        Interrupted,
+    )
+}
+
+
+def error_from_dict(data: dict[str, Any]) -> GputaxError:
+    """Rebuild the error that `to_dict` described; an unknown kind becomes the root."""
+    kind = _KINDS.get(str(data.get("kind")), GputaxError)
+    return kind(
+        str(data.get("what", "unknown error")),
+        where=str(data.get("where", "")),
+        next_step=str(data.get("next", "")),
+    )
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a name that is not in `known`, with the nearest one that is."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return UsageError(f"unknown {kind} {name!r}", next_step=f"{hint}known: {', '.join(names)}")

@@ -1,0 +1,98 @@
+"""A cell is one measurement: workload x scenario x environment x tenants, with everything that shapes its number."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Scenario = Literal["offline", "server", "single-stream", "multi-stream", "saturate"]
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["fp32", "fp16"]
+SCENARIOS: tuple[str, ...] = get_args(Scenario)
+DEVICES: tuple[str, ...] = get_args(Device)
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+
+# Scenarios in which a query is one sample (or LoadGen's own eight), so that a batch size has no meaning.
+UNBATCHED: tuple[str, ...] = ("single-stream", "multi-stream")
+MULTI_STREAM_SAMPLES_PER_QUERY = 8
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker must prepare before it can measure: equal setups may share one worker."""
+
+    workload: str
+    engine: str = "onnx"
+    device: str = "auto"
+    precision: str = "fp32"
+    threads: int = 0
+    """0: as many as affinity and cgroup quota allow."""
+    weights: str = ""
+    """Path of the user's own ONNX file; empty for the seeded weights."""
+    dataset: str = ""
+    """An ImageNet-style folder; empty for seeded synthetic inputs."""
+    sample_count: int = 64
+    max_batch: int = 32
+    seed: int = 7
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the setup as it travels to the worker."""
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Setup:
+        """Rebuild a setup that came over the pipe."""
+        return Setup(**data)
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """How long and how much load one scenario applies, before the device's own speed is known."""
+
+    duration_s: float = 5.0
+    min_samples: int = 64
+    max_duration_s: float = 0.0
+    """0: no limit. Otherwise the number of samples is cut so that the load should end by then."""
+    percentile: float = 0.99
+    """Server and multi-stream: the percentile that LoadGen judges; MLPerf's is p99."""
+    qps: float = 0.0
+    """0: the tool finds the rate."""
+    find_peak: bool = False
+    bound_ms: float = 0.0
+    """0: the workload's own bound."""
+    max_wait_us: int = 0
+    official: bool = False
+    """LoadGen's official minimums are met, so the result may be called by MLPerf's scenario names."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement of the plan."""
+
+    setup: Setup
+    scenario: str
+    batch_size: int
+    environment: str = "bare"
+    tenants: int = 1
+    load: LoadPlan = dataclasses.field(default_factory=LoadPlan)
+
+    @property
+    def id(self) -> str:
+        """A name that is unique in its run and safe as a file name."""
+        parts = [self.setup.workload, self.scenario, f"b{self.batch_size}", self.environment]
+        if self.tenants != 1:
+            parts.append(f"t{self.tenants}")
+        return "-".join(parts).replace(":", "_").replace("/", "_")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole cell as plain data."""
+        return dataclasses.asdict(self)
+
+
+def plan_id(cells: tuple[Cell, ...]) -> str:
+    """Return a short name for exactly these cells, so that an interrupted run finds its directory again."""
+    text = json.dumps([cell.to_dict() for cell in cells], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,33 @@
+"""What a number may be called, and the label of its device; every table, chart and file uses these."""
+
+from __future__ import annotations
+
+
+def device_label(device: str, device_name: str) -> str:
+    """Return the label that goes with every number of this device."""
+    match device:
+        case "cuda":
+            return f"GPU ({device_name})"
+        case "cpu":
+            return f"CPU ({device_name}), not a GPU"
+    return f"{device} ({device_name}), not a GPU"
+
+
+def claim(scenario: str, engine: str, device: str, weights: str, *, official: bool, is_mlperf_model: bool) -> str:
+    """Return the sentence that says what the number is and what it is not."""
+    if engine == "synthetic":
+        return "programmed delays of the synthetic engine: tests the tool, says nothing of any device"
+    parts = []
+    if scenario == "saturate":
+        parts.append("closed loop without LoadGen")
+    elif official and is_mlperf_model:
+        parts.append("LoadGen scenario at MLPerf's settings, not a reviewed MLPerf result")
+    else:
+        parts.append("LoadGen scenario below MLPerf's minimums, not an MLPerf result")
+    if not is_mlperf_model:
+        parts.append("not an MLPerf model")
+    if weights == "seeded":
+        parts.append("seeded weights: speed only, no accuracy")
+    if device == "cpu":
+        parts.append("CPU number, not a GPU's")
+    return "; ".join(parts)

@@ -1,0 +1,70 @@
+"""Parse and print engine specifications such as `onnx` or `synthetic:latency_us=1000,seed=7`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gputax.errors import UsageError, unknown_name
+
+# Each engine's options with their defaults; the type of the default is the type of the option.
+ENGINE_OPTIONS: dict[str, dict[str, int | float | str | bool]] = {
+    "onnx": {"provider": "auto", "copies": "included", "spin": True, "inter_op": 1},
+    "torch": {"compile": False, "cuda_graphs": False, "copies": "included"},
+    "synthetic": {
+        "latency_us": 1000.0,
+        "per_sample_us": 0.0,
+        "jitter_us": 0.0,
+        "seed": 7,
+        "fail_after": 0,
+        "hang_after": 0,
+    },
+}
+CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("onnx", "provider"): ("auto", "cpu", "cuda", "tensorrt"),
+    ("onnx", "copies"): ("included", "excluded"),
+    ("torch", "copies"): ("included", "excluded"),
+}
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """An engine's name and the options that were given, all typed and with defaults filled in."""
+
+    name: str
+    options: Mapping[str, int | float | str | bool]
+
+
+def parse_engine(text: str) -> EngineSpec:
+    """Parse `NAME[:KEY=VALUE,...]`; every unknown name or bad value is a usage error that says what exists."""
+    name, _, rest = text.partition(":")
+    if name not in ENGINE_OPTIONS:
+        raise unknown_name("engine", name, ENGINE_OPTIONS)
+    options = dict(ENGINE_OPTIONS[name])
+    for pair in filter(None, rest.split(",")):
+        key, equals, value = pair.partition("=")
+        if key not in options:
+            raise unknown_name(f"option of engine {name}", key, options)
+        if not equals:
+            raise UsageError(f"engine option {key!r} has no value", next_step=f"write {name}:{key}=VALUE")
+        options[key] = _typed(name, key, value, options[key])
+    return EngineSpec(name, options)
+
+
+def _typed(engine: str, key: str, value: str, default: int | float | str | bool) -> int | float | str | bool:
+    choices = CHOICES.get((engine, key))
+    if choices and value not in choices:
+        raise unknown_name(f"value of {engine} option {key}", value, choices)
+    if isinstance(default, bool):
+        if value.lower() not in ("true", "false", "1", "0", "on", "off"):
+            raise UsageError(f"{engine} option {key}={value!r} is neither true nor false")
+        return value.lower() in ("true", "1", "on")
+    if isinstance(default, str):
+        return value
+    try:
+        number = type(default)(value)
+    except ValueError as error:
+        raise UsageError(f"{engine} option {key}={value!r} is not a number") from error
+    if number < 0:
+        raise UsageError(f"{engine} option {key}={value} is negative")
+    return number

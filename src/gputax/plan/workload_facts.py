@@ -1,0 +1,36 @@
+"""What is known of each workload without loading it: names, sizes, latency bounds and their sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputax.errors import unknown_name
+
+
+@dataclass(frozen=True)
+class WorkloadFacts:
+    """The facts that a plan needs of a workload; the graph itself lives in the worker."""
+
+    name: str
+    title: str
+    server_bound_ms: float
+    bound_source: str
+    official_sample_count: int
+    offline_min_samples: int
+    is_mlperf_model: bool
+
+
+# Bounds and sample counts are those of LoadGen's built-in configuration (6.0.17). YOLOS-small is no MLPerf model:
+# 100 ms is ours, the bound MLPerf gives to its detector of similar size (RetinaNet).
+WORKLOADS: dict[str, WorkloadFacts] = {
+    "resnet50": WorkloadFacts("resnet50", "ResNet-50 v1.5, 224x224", 15.0, "MLPerf", 1024, 24576, True),
+    "bert-large": WorkloadFacts("bert-large", "BERT-Large QA, sequence 384", 130.0, "MLPerf", 10833, 10833, True),
+    "yolos-small": WorkloadFacts("yolos-small", "YOLOS-small, 512x864", 100.0, "ours", 64, 24576, False),
+}
+
+
+def workload_facts(name: str) -> WorkloadFacts:
+    """Return the facts of the workload, or say which names exist."""
+    if name not in WORKLOADS:
+        raise unknown_name("workload", name, WORKLOADS)
+    return WORKLOADS[name]
