@@ -1,0 +1,103 @@
+"""`gputax models`: list, build and fetch the files that workloads run from."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from gputax.worker.workloads.manifest import ModelFile
+
+# Elsewhere than on a terminal: one line per fifth, so that a log stays short.
+_PLAIN_STEPS = 5
+
+
+@click.group()
+def models() -> None:
+    """List, build and fetch model files."""
+
+
+@models.command("list")
+@click.option("--verify", is_flag=True, help="Read each file whole and compare its sha256.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_command(verify: bool, as_json: bool) -> None:
+    """Show what is in the model store, and what could be."""
+    from gputax.worker.workloads.model_list import list_models
+
+    listed = list_models(verify=verify)
+    if as_json:
+        click.echo(json.dumps([model.to_dict() for model in listed], indent=2))
+        return
+    row = "{:12} {:9} {:9} {:9} {:>9}  {:12}  {}"
+    click.echo(row.format("workload", "precision", "source", "state", "size", "sha256", "path"))
+    for model in listed:
+        size = _size(model.bytes) if model.bytes else "-"
+        sha256 = model.sha256[:12] or "-"
+        line = row.format(model.name, model.precision, model.source, model.state, size, sha256, model.path)
+        click.echo(line + (f"  ({model.problem})" if model.problem else ""))
+
+
+@models.command()
+@click.argument("workloads", nargs=-1, required=True)
+@click.option("--precision", type=click.Choice(["fp32", "fp16"]), default="fp32", show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=7, show_default=True)
+@click.option("--force", is_flag=True, help="Write the files anew even if they are as they should be.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def build(workloads: tuple[str, ...], precision: str, seed: int, force: bool, as_json: bool) -> None:
+    """Write seeded weights for WORKLOADS; no download."""
+    from gputax.worker.workloads import load_workload
+    from gputax.worker.workloads import weights as store
+
+    make = store.build if force else store.ensure
+    described = [load_workload(name) for name in workloads]
+    built = [
+        make(workload, precision, seed, _Progress(f"building {workload.name} {precision}")) for workload in described
+    ]
+    _show(built, as_json)
+
+
+@models.command()
+@click.argument("workloads", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def fetch(workloads: tuple[str, ...], as_json: bool) -> None:
+    """Get the official MLPerf files of WORKLOADS and check them."""
+    from gputax.worker.workloads import fetch as official
+
+    _show([official.fetch(name, _Progress(f"fetching {name}")) for name in workloads], as_json)
+
+
+def _show(files: list[ModelFile], as_json: bool) -> None:
+    for file in files:
+        for note in file.notes:
+            click.echo(note, err=True)
+    if as_json:
+        click.echo(json.dumps([file.to_dict() for file in files], indent=2))
+        return
+    for file in files:
+        click.echo(f"{file.path}  {_size(file.bytes)}  {file.source}  sha256 {file.sha256}")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+class _Progress:
+    """Bytes done on stderr: one line that is rewritten on a terminal, a few plain lines elsewhere."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._live = sys.stderr.isatty()
+        self._shown = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        steps = 100 if self._live else _PLAIN_STEPS
+        step = done * steps // total if total else done // 50_000_000
+        if step == self._shown:
+            return
+        self._shown = step
+        of_total = f" of {_size(total)} ({done * 100 // total} %)" if total else ""
+        line = f"{self._label}: {_size(done)}{of_total}"
+        click.echo(f"\r{line}" if self._live else line, nl=not self._live or done == total, err=True)

@@ -1,0 +1,26 @@
+"""The workloads: real architectures as ONNX graphs with seeded weights, and the files they live in."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from gputax.errors import unknown_name
+
+if TYPE_CHECKING:
+    from gputax.worker.workloads.workload import Workload
+
+# Each module is imported when its workload is asked for, and holds it as WORKLOAD.
+_MODULES: dict[str, str] = {
+    "resnet50": "gputax.worker.workloads.resnet50",
+    "bert-large": "gputax.worker.workloads.bert_large",
+    "yolos-small": "gputax.worker.workloads.yolos_small",
+}
+
+
+def load_workload(name: str) -> Workload:
+    """Return the workload of that name, or say which names exist."""
+    if name not in _MODULES:
+        raise unknown_name("workload", name, _MODULES)
+    workload: Workload = importlib.import_module(_MODULES[name]).WORKLOAD
+    return workload
