@@ -1,0 +1,1 @@
+"""What the worker can tell of its host and device, and what disturbed a run."""

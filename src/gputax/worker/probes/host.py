@@ -1,0 +1,185 @@
+"""Facts of the host that shape a number: processor, memory, kernel, container; what is unknown is None."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gputax.worker.probes.cgroups import hierarchies, own_cgroup_path
+from gputax.worker.probes.cpu_allowance import cpu_allowance
+from gputax.worker.probes.files import read_fields, read_int, read_text
+
+PACKAGES = (
+    "gputax",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "torch",
+    "transformers",
+    "mlcommons-loadgen",
+    "nvidia-ml-py",
+)
+MB = 1 << 20  # every `_mb` is 2^20 bytes, as in nvidia-smi and the kernel
+# cgroup v1 writes "no limit" as the largest page-aligned int64.
+NO_LIMIT = 1 << 60
+
+
+def host_facts(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return what is known of this host as JSON-able data; a fake `root` serves tests."""
+    cpuinfo = read_fields(root / "proc/cpuinfo")
+    allowance = cpu_allowance(root)
+    return {
+        "hostname": platform.node() or None,
+        "cpu_model": cpuinfo.get("model name") or cpuinfo.get("Model"),
+        "cores_online": os.cpu_count(),
+        "affinity": list(allowance.affinity),
+        "quota_cpus": allowance.quota_cpus,
+        "quota_source": allowance.quota_source,
+        **_memory(root),
+        **_clocks(root),
+        "numa_nodes": read_text(root / "sys/devices/system/node/online"),
+        **_system(root),
+        **_hypervisor(root, cpuinfo),
+        **_load(root),
+        **_python(),
+        "cgroup": own_cgroup_path(root),
+        "container_hints": _container_hints(root, environ),
+    }
+
+
+def package_versions() -> dict[str, str | None]:
+    """Return the versions of the packages that matter, without importing them."""
+    return {name: _version(name) for name in PACKAGES}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _memory(root: Path) -> dict[str, float | None]:
+    meminfo = read_fields(root / "proc/meminfo")
+    return {
+        "memory_total_mb": _kib_as_mb(meminfo.get("MemTotal")),
+        "memory_available_mb": _kib_as_mb(meminfo.get("MemAvailable")),
+        "memory_limit_mb": _memory_limit_mb(root),
+    }
+
+
+def _kib_as_mb(text: str | None) -> float | None:
+    number = (text or "").removesuffix("kB").strip()
+    return round(int(number) * 1024 / MB, 1) if number.isdigit() else None
+
+
+def _memory_limit_mb(root: Path) -> float | None:
+    names = {1: "memory.limit_in_bytes", 2: "memory.max"}
+    limits = [
+        limit
+        for hierarchy in hierarchies("memory", root)
+        for level in hierarchy.levels
+        if (limit := read_int(level / names[hierarchy.version])) is not None and limit < NO_LIMIT
+    ]
+    return round(min(limits) / MB, 1) if limits else None
+
+
+def cpu_governors(root: Path = Path("/")) -> list[str]:
+    """Return the frequency governors in force; empty where the kernel does not tell, as in most virtual machines."""
+    files = (root / "sys/devices/system").glob("cpu/cpu[0-9]*/cpufreq/scaling_governor")
+    return sorted({name for path in files if (name := read_text(path))})
+
+
+def _clocks(root: Path) -> dict[str, Any]:
+    system = root / "sys/devices/system"
+    governors = cpu_governors(root)
+    no_turbo = read_int(system / "cpu/intel_pstate/no_turbo")
+    boost = read_int(system / "cpu/cpufreq/boost") if no_turbo is None else 1 - no_turbo
+    smt = read_int(system / "cpu/smt/active")
+    return {
+        "governors": governors or None,
+        "turbo": None if boost is None else boost == 1,
+        "smt": None if smt is None else smt == 1,
+        # A clock that is no vDSO (Xen's, HPET) makes every timestamp a system call.
+        "clocksource": read_text(system / "clocksource/clocksource0/current_clocksource"),
+    }
+
+
+def _system(root: Path) -> dict[str, str | None]:
+    release = _os_release(root)
+    return {
+        "system": platform.system() or None,
+        "kernel": platform.release() or None,
+        "architecture": platform.machine() or None,
+        "distribution": release.get("PRETTY_NAME") or release.get("NAME"),
+        "libc": _libc(root),
+    }
+
+
+def _os_release(root: Path) -> dict[str, str]:
+    text = read_text(root / "etc/os-release") or read_text(root / "usr/lib/os-release") or ""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name: value.strip("\"'") for name, _, value in pairs}
+
+
+def _libc(root: Path) -> str | None:
+    try:
+        glibc = os.confstr("CS_GNU_LIBC_VERSION")
+    except (ValueError, OSError, AttributeError):
+        glibc = None
+    # A glibc system may have musl's loader too, so it comes second.
+    return glibc or ("musl" if any((root / "lib").glob("ld-musl-*")) else None)
+
+
+def _hypervisor(root: Path, cpuinfo: Mapping[str, str]) -> dict[str, Any]:
+    dmi = root / "sys/class/dmi/id"
+    names = (read_text(dmi / "sys_vendor"), read_text(dmi / "product_name"))
+    flags = cpuinfo.get("flags")  # Arm processors list no such flag: then nothing is known
+    kind = read_text(root / "sys/hypervisor/type")
+    return {
+        "hypervisor": True if kind else None if flags is None else "hypervisor" in flags.split(),
+        "hypervisor_type": kind,
+        "machine": " ".join(name for name in names if name) or None,
+    }
+
+
+def _load(root: Path) -> dict[str, float | None]:
+    try:
+        one, five, fifteen = (float(field) for field in (read_text(root / "proc/loadavg") or "").split()[:3])
+    except ValueError:
+        return dict.fromkeys(("load_1min", "load_5min", "load_15min"))
+    return {"load_1min": one, "load_5min": five, "load_15min": fifteen}
+
+
+def _python() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "python_implementation": platform.python_implementation(),
+        "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+        "executable": sys.executable or None,
+    }
+
+
+def _container_hints(root: Path, environ: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "docker": (root / ".dockerenv").exists(),
+        "podman": (root / "run/.containerenv").exists(),
+        "kubernetes": "KUBERNETES_SERVICE_HOST" in environ,
+        "own_pid_namespace": own_pid_namespace(root),
+    }
+
+
+def own_pid_namespace(root: Path = Path("/")) -> bool | None:
+    """Tell whether our process ids differ from the host's."""
+    try:
+        # The kernel gives the initial PID namespace this fixed inode (PROC_PID_INIT_INO).
+        return str((root / "proc/self/ns/pid").readlink()) != "pid:[4026531836]"
+    except OSError:
+        return None

@@ -1,0 +1,228 @@
+"""NVIDIA GPUs through NVML: facts once, samples while a load runs; what a GPU does not support is None."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gputax.worker.probes.files import read_text
+from gputax.worker.probes.host import MB, own_pid_namespace
+
+COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
+VIRTUALIZATION_MODES = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """What one GPU was doing at one moment."""
+
+    utilisation_percent: float | None = None
+    memory_used_mb: float | None = None
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    energy_mj: int | None = None
+    """Millijoules since the driver was loaded."""
+    throttle_reasons: int | None = None
+    """NVML's bit mask of clock event reasons."""
+    processes: int | None = None
+    foreign_pids: tuple[int, ...] | None = None
+    """Processes on the GPU that are neither we nor our children; None where pids cannot be told apart."""
+
+
+@dataclass(frozen=True)
+class NvmlAbsence:
+    """Why NVML cannot be used."""
+
+    cause: str
+    """`not-installed`, or the tail of NVML's own error name: `LibraryNotFound`, `DriverNotLoaded`, ..."""
+    why: str
+
+
+def load_nvml() -> Any:
+    """Return the initialised `pynvml` module, or the reason why there is none; shut it down after use."""
+    try:
+        import pynvml
+    except ImportError as error:
+        return NvmlAbsence("not-installed", f"nvidia-ml-py is not installed ({error})")
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return NvmlAbsence(type(error).__name__.removeprefix("NVMLError_"), str(error))
+    return pynvml
+
+
+def device_facts(root: Path = Path("/")) -> dict[str, Any]:
+    """Return every GPU and the driver, or `"nvml": "absent"` with the reason; and other signs of a GPU."""
+    traces = _traces(root)
+    nvml = load_nvml()
+    if isinstance(nvml, NvmlAbsence):
+        return {"nvml": "absent", "cause": nvml.cause, "why": nvml.why, "gpus": [], **traces}
+    try:
+        count = ask(nvml, "nvmlDeviceGetCount") or 0
+        handles = [ask(nvml, "nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+        return {
+            "nvml": "ok",
+            "cause": None,
+            "why": None,
+            "gpus": [_gpu_facts(nvml, handle) for handle in handles if handle is not None],
+            **traces,
+        }
+    finally:
+        ask(nvml, "nvmlShutdown")
+
+
+def ask(nvml: Any, function: str, *arguments: object) -> Any:
+    """Call one NVML function; None if the GPU, the driver or this nvidia-ml-py does not have it."""
+    # An old driver under a new nvidia-ml-py raises a mismatch error that is no NVMLError.
+    mismatch = getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError)
+    try:
+        return getattr(nvml, function)(*arguments)
+    except (nvml.NVMLError, mismatch, AttributeError):
+        return None
+
+
+class NvmlSampler:
+    """Reads one GPU again and again; open with `NvmlSampler.open`, close when done."""
+
+    def __init__(self, nvml: Any, handle: Any, own_pids: Iterable[int], root: Path) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self._root = root
+        self._translated = own_pid_namespace(root) is False
+        self._is_ours = dict.fromkeys((os.getpid(), *own_pids), True)
+        # Drivers before 535 know the reasons only by their older name.
+        new = "nvmlDeviceGetCurrentClocksEventReasons"
+        known = ask(nvml, new, handle) is not None
+        self._reasons = new if known else "nvmlDeviceGetCurrentClocksThrottleReasons"
+
+    @staticmethod
+    def open(
+        device: str | None = None, own_pids: Iterable[int] = (), root: Path = Path("/")
+    ) -> NvmlSampler | NvmlAbsence:
+        """Open the GPU by index or UUID (default: the first that CUDA may see).
+
+        `own_pids` names processes that belong to the measurement though they are no children of ours, such as
+        a GPU proxy.
+        """
+        selected = visible_device() if device is None else device
+        if selected is None:
+            return NvmlAbsence("hidden", "CUDA_VISIBLE_DEVICES hides every GPU")
+        nvml = load_nvml()
+        if isinstance(nvml, NvmlAbsence):
+            return nvml
+        if selected.isdigit():
+            handle = ask(nvml, "nvmlDeviceGetHandleByIndex", int(selected))
+        else:
+            handle = ask(nvml, "nvmlDeviceGetHandleByUUID", selected)
+        if handle is None:
+            ask(nvml, "nvmlShutdown")
+            return NvmlAbsence("NotFound", f"NVML knows no GPU {selected}")
+        return NvmlSampler(nvml, handle, own_pids, root)
+
+    def sample(self) -> GpuSample:
+        """Read all values now."""
+        nvml, handle = self._nvml, self._handle
+        utilisation = ask(nvml, "nvmlDeviceGetUtilizationRates", handle)
+        memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
+        milliwatts = ask(nvml, "nvmlDeviceGetPowerUsage", handle)
+        running = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+        pids = None if running is None else {process.pid for process in running}
+        return GpuSample(
+            utilisation_percent=None if utilisation is None else utilisation.gpu,
+            memory_used_mb=None if memory is None else memory.used / MB,
+            sm_clock_mhz=ask(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=ask(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
+            temperature_c=ask(nvml, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
+            power_w=None if milliwatts is None else milliwatts / 1e3,
+            energy_mj=ask(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle),
+            throttle_reasons=ask(nvml, self._reasons, handle),
+            processes=None if pids is None else len(pids),
+            foreign_pids=None if pids is None else self._foreign(pids),
+        )
+
+    def close(self) -> None:
+        """Give NVML back."""
+        ask(self._nvml, "nvmlShutdown")
+
+    def _foreign(self, pids: set[int]) -> tuple[int, ...] | None:
+        # In a PID namespace most drivers report the host's pids, some ours (NVIDIA/nvidia-docker #1483,
+        # HAMi-core #112): only if we find ourselves in the list do the numbers mean what we think.
+        if not self._translated and os.getpid() not in pids:
+            return None if pids else ()
+        return tuple(sorted(pid for pid in pids if not self._ours(pid)))
+
+    def _ours(self, pid: int) -> bool:
+        if pid not in self._is_ours:  # asked once per process, so a steady run reads no further file
+            parent = _parent(pid, self._root)
+            self._is_ours[pid] = parent is not None and parent > 1 and self._ours(parent)
+        return self._is_ours[pid]
+
+
+def visible_device(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the index or UUID of CUDA's first device; None if all are hidden.
+
+    NVML counts in PCI order, CUDA by speed unless CUDA_DEVICE_ORDER=PCI_BUS_ID: in a machine with unlike GPUs
+    only a UUID is sure.
+    """
+    listed = environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return "0"
+    first = listed.split(",")[0].strip()
+    return None if first in ("", "-1", "NoDevFiles") else first
+
+
+def _gpu_facts(nvml: Any, handle: Any) -> dict[str, Any]:
+    def get(function: str, *arguments: object, then: Callable[[Any], Any] = lambda value: value) -> Any:
+        answer = ask(nvml, function, handle, *arguments)
+        return None if answer is None else then(answer)
+
+    return {
+        "name": get("nvmlDeviceGetName"),
+        "uuid": get("nvmlDeviceGetUUID"),
+        "driver_version": ask(nvml, "nvmlSystemGetDriverVersion"),
+        "cuda_driver_version": _cuda_version(ask(nvml, "nvmlSystemGetCudaDriverVersion")),
+        "memory_total_mb": get("nvmlDeviceGetMemoryInfo", then=lambda memory: memory.total / MB),
+        "compute_capability": get("nvmlDeviceGetCudaComputeCapability", then=lambda pair: f"{pair[0]}.{pair[1]}"),
+        "sm_clock_max_mhz": get("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+        "memory_clock_max_mhz": get("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
+        "power_limit_w": get("nvmlDeviceGetEnforcedPowerLimit", then=lambda milliwatts: milliwatts / 1e3),
+        "persistence": get("nvmlDeviceGetPersistenceMode", then=bool),
+        "compute_mode": get("nvmlDeviceGetComputeMode", then=COMPUTE_MODES.get),
+        "mig": get("nvmlDeviceGetMigMode", then=lambda modes: bool(modes[0])),
+        "virtualization": get("nvmlDeviceGetVirtualizationMode", then=VIRTUALIZATION_MODES.get),
+        "ecc": get("nvmlDeviceGetEccMode", then=lambda modes: bool(modes[0])),
+        "pci_bus_id": get("nvmlDeviceGetPciInfo", then=lambda pci: pci.busId),
+        "pcie_generation": get("nvmlDeviceGetCurrPcieLinkGeneration"),
+        "pcie_width": get("nvmlDeviceGetCurrPcieLinkWidth"),
+    }
+
+
+def _cuda_version(number: int | None) -> str | None:
+    """Turn NVML's 12040 into 12.4."""
+    return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _parent(pid: int, root: Path) -> int | None:
+    stat = read_text(root / f"proc/{pid}/stat")
+    # The name in parentheses may hold blanks and parentheses itself; state and parent follow the last one.
+    fields = (stat or "").rpartition(")")[2].split()
+    return int(fields[1]) if len(fields) > 1 else None
+
+
+def _traces(root: Path) -> dict[str, Any]:
+    """Return what hints at an NVIDIA GPU even if NVML does not work."""
+    devices = (root / "sys/bus/pci/devices").glob("*")
+    kinds = [(read_text(path / "vendor"), read_text(path / "class") or "") for path in devices]
+    return {
+        "nodes": sorted(f"/dev/{path.name}" for path in (root / "dev").glob("nvidia[0-9]*")),
+        # Class 03 is a display or 3D controller; the card's audio and USB functions have the same vendor id.
+        "pci_devices": sum(vendor == "0x10de" and kind.startswith("0x03") for vendor, kind in kinds),
+        "kernel_module": read_text(root / "sys/module/nvidia/version"),
+        "nvidia_smi": shutil.which("nvidia-smi"),
+    }
