@@ -1,0 +1,25 @@
+"""What executes a workload; the registry is literal and each engine is imported only when it is asked for."""
+
+from __future__ import annotations
+
+from gputax.errors import unknown_name
+from gputax.plan.engine_spec import ENGINE_OPTIONS
+from gputax.worker.engines.engine import Engine, EngineRequest
+
+
+def load_engine(name: str, request: EngineRequest) -> Engine:
+    """Load the engine of that name; heavy imports happen here and not before."""
+    match name:
+        case "onnx":
+            from gputax.worker.engines.onnx import OnnxEngine
+
+            return OnnxEngine(request)
+        case "torch":
+            from gputax.worker.engines.torch import TorchEngine
+
+            return TorchEngine(request)
+        case "synthetic":
+            from gputax.worker.engines.synthetic import SyntheticEngine
+
+            return SyntheticEngine(request)
+    raise unknown_name("engine", name, ENGINE_OPTIONS)

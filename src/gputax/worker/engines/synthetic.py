@@ -1,0 +1,92 @@
+"""An engine with known, programmable delays, to test the tool against the truth."""
+
+from __future__ import annotations
+
+import select
+import time
+from typing import Any
+
+import numpy as np
+
+from gputax.errors import EngineError, PreflightError
+from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
+
+# Waking from a sleep took up to 130 µs on a virtual machine, so the last stretch is polled. A poll of nothing takes
+# 0.4 µs and leaves the GIL to others; `time.sleep(0)` does so too but took 28 to 110 µs (measured).
+POLLED_NS = 300_000
+_NOTHING = select.poll()
+JITTER_TABLE = 4096
+
+
+class SyntheticEngine:
+    """Takes `latency_us + per_sample_us * count + jitter` per run and computes nothing."""
+
+    device = "cpu"
+
+    def __init__(self, request: EngineRequest) -> None:
+        if request.device == "cuda":
+            raise PreflightError(
+                "the synthetic engine has no CUDA device",
+                next_step="drop --device cuda, or use --engine onnx",
+            )
+        options = request.options
+        self._base_ns = int(float(options["latency_us"]) * 1000)
+        self._per_sample_ns = int(float(options["per_sample_us"]) * 1000)
+        generator = np.random.default_rng(int(options["seed"]))
+        jitter = generator.normal(0.0, float(options["jitter_us"]) * 1000, JITTER_TABLE)
+        self._jitter_ns = [int(value) for value in jitter] if options["jitter_us"] else [0]
+        self._fail_after = int(options["fail_after"])
+        self._hang_after = int(options["hang_after"])
+        self._faulty = bool(self._fail_after or self._hang_after)
+        self._runs = 0
+        self._request = request
+        response = NoResponse(request.max_batch)
+        self._response = response
+        self.response_address = response.address
+        self.response_bytes = response.bytes_per_sample
+
+    def facts(self) -> dict[str, Any]:
+        """Tell the programmed delays, so that no synthetic number can pass for a real one."""
+        return {
+            "engine": "synthetic",
+            "provider": "synthetic",
+            "device_name": "programmed delay, no computation",
+            "options": dict(self._request.options),
+            "threads": 1,
+            "precision": "none",
+        }
+
+    def adapt_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Take them as they are."""
+        return inputs
+
+    def load_samples(self, samples: Samples) -> None:
+        """Need none."""
+
+    def run(self, first: int, count: int) -> None:
+        """Wait for the programmed time; with all delays zero, return at once."""
+        self._runs += 1
+        if self._faulty:
+            self._misbehave()
+        delay_ns = self._base_ns + self._per_sample_ns * count + self._jitter_ns[self._runs % len(self._jitter_ns)]
+        if delay_ns > 0:
+            wait_until_ns(time.perf_counter_ns() + delay_ns)
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+    def _misbehave(self) -> None:
+        if self._fail_after and self._runs > self._fail_after:
+            raise EngineError(f"synthetic failure after {self._fail_after} runs, as programmed")
+        if self._hang_after and self._runs > self._hang_after:
+            time.sleep(3600.0)
+
+
+def wait_until_ns(deadline_ns: int) -> None:
+    """Return at `deadline_ns` of the performance counter, to about a microsecond, leaving the GIL to others."""
+    clock, poll = time.perf_counter_ns, _NOTHING.poll
+    remaining_ns = deadline_ns - clock()
+    if remaining_ns > POLLED_NS:
+        time.sleep((remaining_ns - POLLED_NS) / 1e9)
+    while clock() < deadline_ns:
+        poll(0)

@@ -1,0 +1,1 @@
+"""How load is applied: MLPerf LoadGen and the closed loop."""

@@ -1,0 +1,35 @@
+"""`saturate`: the next batch starts when the one before is done, without LoadGen."""
+
+from __future__ import annotations
+
+import time
+
+from gputax.plan.load import Load
+from gputax.worker.engines.engine import Engine
+from gputax.worker.loads.quiet import quiet_interpreter
+from gputax.worker.loads.recording import Recording
+from gputax.worker.samples import SampleArea
+
+COLUMNS = ("start_ns", "end_ns", "samples")
+MAX_ROWS = 4_000_000
+
+
+def recording_for(load: Load) -> Recording:
+    """Return room for a first guess at the rows; it grows if the engine is faster."""
+    by_hint = int(load.min_duration_s * 1e9 / max(load.expected_latency_ns, 1000) * 2)
+    return Recording(COLUMNS, min(max(load.min_queries, by_hint, 1024), MAX_ROWS), 0)
+
+
+def saturate(engine: Engine, area: SampleArea, load: Load, recording: Recording) -> None:
+    """Run batches until both the duration and the number of queries are reached."""
+    batch = load.batch_size
+    clock, run = time.perf_counter_ns, engine.run
+    last_first = max(area.count - batch, 0)
+    position = 0
+    with quiet_interpreter():
+        stop_ns = clock() + int(load.min_duration_s * 1e9)
+        while recording.count < load.min_queries or clock() < stop_ns:
+            start_ns = clock()
+            run(position, batch)
+            recording.add_run(start_ns, clock(), batch)
+            position = position + batch if position + batch <= last_first else 0

@@ -1,0 +1,147 @@
+"""Apply load with the real MLPerf LoadGen: settings field by field, logs in a directory of our own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from gputax.errors import CellError, PreflightError
+from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY
+from gputax.plan.load import QSL_SEED, SAMPLE_INDEX_SEED, SCHEDULE_SEED, Load
+from gputax.plan.warnings import Notice
+from gputax.worker.engines.engine import Engine
+from gputax.worker.loads import sut
+from gputax.worker.loads.quiet import quiet_interpreter
+from gputax.worker.loads.recording import Int64Array, Recording
+from gputax.worker.loads.schedule import scheduled_times_ns
+from gputax.worker.samples import SampleArea
+
+LOG_NAMES = ("mlperf_log_summary.txt", "mlperf_log_detail.txt")
+SCENARIO_NAMES = {
+    "offline": "Offline",
+    "server": "Server",
+    "single-stream": "SingleStream",
+    "multi-stream": "MultiStream",
+}
+OnFailure = Callable[[BaseException], NoReturn]
+
+
+@dataclass(frozen=True)
+class LoadGenOutcome:
+    """What one LoadGen run left behind."""
+
+    columns: dict[str, Int64Array]
+    logs: dict[str, str]
+    notices: list[Notice] = field(default_factory=list)
+
+
+def import_loadgen() -> Any:
+    """Import the extension, or say for which machines it exists."""
+    try:
+        import mlperf_loadgen
+    except ImportError as error:
+        raise PreflightError(
+            f"MLPerf LoadGen cannot be imported: {error}",
+            where="package mlcommons-loadgen",
+            next_step="its wheels exist for Linux x86_64 (glibc 2.27 or newer), CPython 3.9 to 3.13: use such a "
+            "Python, or build it from source with g++ and pybind11; the scenario `saturate` works without it",
+        ) from error
+    return mlperf_loadgen
+
+
+def loadgen_settings(loadgen: Any, load: Load) -> Any:
+    """Set every field ourselves: a second `FromConfig` in one process silently loses the built-in defaults."""
+    settings = loadgen.TestSettings()
+    settings.scenario = getattr(loadgen.TestScenario, SCENARIO_NAMES[load.scenario])
+    settings.mode = loadgen.TestMode.PerformanceOnly
+    settings.min_duration_ms = max(1, round(load.min_duration_s * 1000))
+    settings.max_duration_ms = 0
+    settings.min_query_count = load.min_queries
+    settings.max_query_count = 0
+    settings.qsl_rng_seed = QSL_SEED
+    settings.sample_index_rng_seed = (SAMPLE_INDEX_SEED + load.seed_offset) % 2**64
+    settings.schedule_rng_seed = (SCHEDULE_SEED + load.seed_offset) % 2**64
+    settings.single_stream_expected_latency_ns = load.expected_latency_ns
+    settings.single_stream_target_latency_percentile = 0.90
+    settings.multi_stream_expected_latency_ns = load.expected_latency_ns
+    settings.multi_stream_target_latency_percentile = load.percentile
+    settings.multi_stream_samples_per_query = MULTI_STREAM_SAMPLES_PER_QUERY
+    settings.server_target_qps = load.target_qps
+    settings.server_target_latency_ns = load.bound_ns
+    settings.server_target_latency_percentile = load.percentile
+    settings.server_coalesce_queries = False
+    settings.server_num_issue_query_threads = 0  # Python cannot register such threads: any other value hangs
+    settings.offline_expected_qps = load.expected_qps
+    return settings
+
+
+def recording_for(load: Load) -> Recording:
+    """Return room for every query that LoadGen will generate; only a server's draw can exceed it."""
+    match load.scenario:
+        case "offline":
+            samples = max(load.min_queries, int(1.1 * load.min_duration_s * load.expected_qps) + 1)
+            return Recording(sut.OFFLINE_COLUMNS, samples // load.batch_size + 64, samples)
+        case "server":
+            queries = max(load.min_queries, int(load.min_duration_s * load.target_qps))
+            return Recording(sut.SERVER_COLUMNS, int(queries * 1.2) + 1024, queries)
+    queries = max(load.min_queries, int(load.min_duration_s * 1e9 / load.expected_latency_ns))
+    per_query = MULTI_STREAM_SAMPLES_PER_QUERY if load.scenario == "multi-stream" else 1
+    return Recording(sut.STREAM_COLUMNS, queries * 2 + 64, queries * per_query)
+
+
+def run_loadgen(
+    engine: Engine, area: SampleArea, load: Load, recording: Recording, on_failure: OnFailure
+) -> LoadGenOutcome:
+    """Run one LoadGen test; `on_failure` must not return, because LoadGen cannot be aborted from Python."""
+    loadgen = import_loadgen()
+    library = sut.SampleLibrary(area, engine)
+    callbacks = sut.callbacks_for(loadgen, engine, area, library, load, recording, on_failure)
+    with tempfile.TemporaryDirectory(prefix="gputax-loadgen-") as log_dir:
+        log_settings = loadgen.LogSettings()
+        log_settings.enable_trace = False  # cost a null SUT 27 to 49 % of its rate
+        log_settings.log_output.outdir = log_dir  # a missing directory would abort the process at exit
+        log_settings.log_output.copy_summary_to_stdout = False
+        handle = loadgen.ConstructFastSUT(callbacks.issue, callbacks.flush)
+        qsl = loadgen.ConstructQSL(area.count, area.count, library.load, library.unload)
+        try:
+            with quiet_interpreter(), callbacks.serving():
+                # "" for the audit file: one in the working directory would silently override the settings.
+                loadgen.StartTestWithLogSettings(qsl=qsl, sut=handle, **_named(load, loadgen, log_settings))
+        finally:
+            loadgen.DestroyQSL(qsl)
+            loadgen.DestroyFastSUT(handle)
+        logs = {name: _read(Path(log_dir) / name) for name in LOG_NAMES}
+    if recording.count == 0 or not logs[LOG_NAMES[0]]:
+        raise CellError(
+            "LoadGen issued no query", where=f"scenario {load.scenario}", next_step="see the worker's stderr"
+        )
+    return _outcome(load, recording, logs)
+
+
+def _named(load: Load, loadgen: Any, log_settings: Any) -> dict[str, Any]:
+    return {
+        "test_settings": loadgen_settings(loadgen, load),
+        "log_settings": log_settings,
+        "audit_config_filename": "",
+    }
+
+
+def _read(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def _outcome(load: Load, recording: Recording, logs: dict[str, str]) -> LoadGenOutcome:
+    columns = recording.to_columns()
+    if load.scenario != "server":
+        return LoadGenOutcome(columns, logs)
+    seed = (SCHEDULE_SEED + load.seed_offset) % 2**64
+    scheduled = scheduled_times_ns(columns["issued_ns"], seed, load.target_qps)
+    if scheduled is None:
+        text = "arrival times could not be matched with LoadGen's schedule; latency counts from the issue instead"
+        return LoadGenOutcome(
+            {"scheduled_ns": columns["issued_ns"], **columns}, logs, [Notice("schedule-unknown", text, None)]
+        )
+    return LoadGenOutcome({"scheduled_ns": scheduled, **columns}, logs)

@@ -1,0 +1,161 @@
+"""The worker process: answer requests on stdin until `close` or the end of the pipe."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from gputax import __version__
+from gputax.errors import CellError, EngineError, GputaxError, WorkerError
+from gputax.plan.cells import Setup
+from gputax.plan.load import Load
+from gputax.worker.measurement import measure
+from gputax.worker.preparation import Prepared, prepare
+from gputax.worker.protocol import PROTOCOL_VERSION, decode_message, encode_message
+
+PROGRESS_INTERVAL_S = 0.5
+
+
+class Pipes:
+    """The two ends of the conversation; stdout is kept for it alone."""
+
+    def __init__(self) -> None:
+        # Libraries print to descriptor 1 as they like; from here on that is stderr, and only we hold the pipe.
+        self._out = os.dup(1)
+        os.dup2(2, 1)
+        self._lock = threading.Lock()
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.busy = False
+        threading.Thread(target=self._read, name="requests", daemon=True).start()
+
+    def _read(self) -> None:
+        for line in sys.stdin.buffer:
+            self._requests.put(line)
+        if self.busy:
+            os._exit(0)  # the coordinator is gone: nobody will read the result, so stop using the device now
+        self._requests.put(None)
+
+    def next_request(self) -> bytes | None:
+        """Wait for the next line; None at the end of the pipe."""
+        return self._requests.get()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Write one message whole."""
+        data = memoryview(encode_message(message))
+        with self._lock:
+            while data:
+                data = data[os.write(self._out, data) :]
+
+
+class Progress:
+    """Sends how many samples are done, twice a second, while a load runs."""
+
+    def __init__(self, pipes: Pipes, request_id: int, done: Callable[[], tuple[int, int]]) -> None:
+        self._pipes, self._id, self._done = pipes, request_id, done
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._report, name="progress", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _report(self) -> None:
+        while not self._stop.wait(PROGRESS_INTERVAL_S):
+            done, total = self._done()
+            self._pipes.send({"id": self._id, "event": {"done": done, "total": total}})
+
+
+class Worker:
+    """Holds what was prepared between two requests."""
+
+    def __init__(self, pipes: Pipes) -> None:
+        self._pipes = pipes
+        self._prepared: Prepared | None = None
+
+    def serve(self) -> None:
+        """Answer until the end; every failure is answered too."""
+        while (line := self._pipes.next_request()) is not None:
+            request_id = -1
+            self._pipes.busy = True
+            try:
+                request = decode_message(line)
+                request_id = int(request.get("id", -1))
+                result = self._answer(request_id, request)
+            except GputaxError as error:
+                self._pipes.send({"id": request_id, "error": error.to_dict()})
+            except Exception as error:
+                traceback.print_exc()
+                self._pipes.send({"id": request_id, "error": _unforeseen(error).to_dict()})
+            else:
+                self._pipes.send({"id": request_id, "result": result})
+                if request.get("op") == "close":
+                    return
+            finally:
+                self._pipes.busy = False
+
+    def _answer(self, request_id: int, request: dict[str, Any]) -> dict[str, Any]:
+        match request.get("op"):
+            case "describe":
+                from gputax.worker.probes.facts import describe
+
+                facts = describe(
+                    with_engines=bool(request.get("with_engines", False)), listen_s=float(request.get("listen_s", 0.0))
+                )
+                return {"protocol": PROTOCOL_VERSION, "version": __version__, "pid": os.getpid(), **facts}
+            case "prepare":
+                return self._prepare(request_id, Setup.from_dict(request["setup"]))
+            case "measure":
+                return self._measure(request_id, Load.from_dict(request["load"]))
+            case "close":
+                self._release()
+                return {}
+        raise WorkerError(f"unknown request {request.get('op')!r}", where="worker protocol")
+
+    def _prepare(self, request_id: int, setup: Setup) -> dict[str, Any]:
+        self._release()
+        self._prepared = prepare(setup, lambda text: self._pipes.send({"id": request_id, "event": {"text": text}}))
+        return self._prepared.facts
+
+    def _measure(self, request_id: int, load: Load) -> dict[str, Any]:
+        if self._prepared is None:
+            raise WorkerError("measure before prepare", where="worker protocol")
+
+        def on_failure(error: BaseException) -> NoReturn:
+            # LoadGen cannot be aborted and turns exceptions into exit code 134, so: answer, then end the process.
+            traceback.print_exception(error)
+            failure = error if isinstance(error, GputaxError) else _engine_failure(error)
+            self._pipes.send({"id": request_id, "error": {**failure.to_dict(), "worker_ended": True}})
+            os._exit(0)
+
+        return measure(self._prepared, load, on_failure, lambda done: Progress(self._pipes, request_id, done))
+
+    def _release(self) -> None:
+        if self._prepared is not None:
+            self._prepared.engine.close()
+            self._prepared = None
+
+
+def _engine_failure(error: BaseException) -> EngineError:
+    return EngineError(f"{type(error).__name__}: {error}", where="engine", next_step="see the worker's stderr")
+
+
+def _unforeseen(error: Exception) -> CellError:
+    return CellError(f"{type(error).__name__}: {error}", where="worker", next_step="run again with --debug")
+
+
+def main() -> None:
+    """Run the worker on this process's stdin and stdout."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which then ends us
+    Worker(Pipes()).serve()
+    sys.stderr.flush()
+    # LoadGen, ONNX Runtime and CUDA have threads of their own that may outlive main and abort at exit.
+    os._exit(0)

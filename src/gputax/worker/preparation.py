@@ -1,0 +1,83 @@
+"""Turn a setup into a loaded engine and its samples."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gputax.plan.cells import Setup
+from gputax.plan.engine_spec import parse_engine
+from gputax.plan.warnings import Notice
+from gputax.worker.engines import load_engine
+from gputax.worker.engines.engine import Engine, EngineRequest
+from gputax.worker.probes.cpu_allowance import cpu_allowance
+from gputax.worker.samples import SampleArea
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A loaded engine, its samples, and the facts of both."""
+
+    engine: Engine
+    area: SampleArea
+    facts: dict[str, Any]
+
+
+def prepare(setup: Setup, say: Say) -> Prepared:
+    """Load engine and samples; what was asked for is used or an error says why not."""
+    spec = parse_engine(setup.engine)
+    threads = setup.threads or cpu_allowance().threads
+    started_ns = time.perf_counter_ns()
+    request = EngineRequest(
+        workload=setup.workload,
+        options=spec.options,
+        device=setup.device,
+        precision=setup.precision,
+        threads=threads,
+        max_batch=setup.max_batch,
+        weights=setup.weights,
+        seed=setup.seed,
+    )
+    say(f"loading {setup.workload} with {spec.name}")
+    engine = load_engine(spec.name, request)
+    count = rounded_sample_count(setup.sample_count, setup.max_batch)
+    say(f"preparing {count} samples")
+    area = SampleArea(engine.adapt_inputs(_inputs(spec.name, setup, count)), setup.max_batch)
+    engine.load_samples(area.arrays)
+    facts = {
+        **engine.facts(),
+        "device": engine.device,
+        "workload": setup.workload,
+        "sample_count": area.count,
+        "samples": "dataset" if setup.dataset else "synthetic",
+        "prepare_s": (time.perf_counter_ns() - started_ns) / 1e9,
+    }
+    facts.setdefault("notices", [])
+    if setup.device == "auto" and spec.name != "synthetic":
+        text = f"device auto chose {engine.device} ({facts['provider']})"
+        facts["notices"] = [*facts["notices"], Notice("device-auto", text, None).to_dict()]
+        say(text)
+    return Prepared(engine, area, facts)
+
+
+def rounded_sample_count(wanted: int, max_batch: int) -> int:
+    """Return a multiple of the largest batch, so that consecutive batches never wrap around."""
+    return max(1, -(-wanted // max_batch)) * max_batch
+
+
+def _inputs(engine: str, setup: Setup, count: int) -> dict[str, Any]:
+    if engine == "synthetic":
+        return {"none": np.zeros((count, 1), dtype=np.int8)}
+    from gputax.worker.workloads import load_workload
+
+    if setup.dataset:
+        from gputax.worker.workloads.dataset import load_dataset
+
+        return load_dataset(setup.workload, setup.dataset, count)
+    return load_workload(setup.workload).synthetic_inputs(count, setup.seed)

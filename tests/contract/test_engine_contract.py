@@ -1,0 +1,226 @@
+"""What every engine must do, whatever it computes with."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
+from gputax.plan.engine_spec import ENGINE_OPTIONS, parse_engine
+from gputax.worker.engines import load_engine
+from gputax.worker.engines.engine import Engine, EngineRequest
+from gputax.worker.engines.onnx import choose_provider, verified_provider
+from gputax.worker.samples import SampleArea
+
+MAX_BATCH = 4
+HAS_TORCH = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("transformers") is not None
+CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider"
+
+
+def request(spec: str, **changes: Any) -> EngineRequest:
+    engine = parse_engine(spec)
+    values: dict[str, Any] = {
+        "workload": "resnet50",
+        "options": engine.options,
+        "device": "cpu",
+        "precision": "fp32",
+        "threads": 1,
+        "max_batch": MAX_BATCH,
+    }
+    return EngineRequest(**{**values, **changes})
+
+
+def inputs(engine: str, count: int = 8) -> dict[str, Any]:
+    if engine == "synthetic":
+        return {"none": np.zeros((count, 1), dtype=np.int8)}
+    from gputax.worker.workloads import load_workload
+
+    return load_workload("resnet50").synthetic_inputs(count, 7)
+
+
+ENGINES = [pytest.param(name, marks=pytest.mark.torch) if name == "torch" else name for name in sorted(ENGINE_OPTIONS)]
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def loaded(request: pytest.FixtureRequest) -> Iterator[tuple[str, Engine, SampleArea]]:
+    name = request.param
+    if name == "torch" and not HAS_TORCH:
+        pytest.skip("torch and transformers are not installed (make test-torch installs them)")
+    engine = load_engine(name, globals()["request"](name))
+    area = SampleArea(engine.adapt_inputs(inputs(name)), MAX_BATCH)
+    engine.load_samples(area.arrays)
+    yield name, engine, area
+    engine.close()
+
+
+class TestEngine:
+    def test_tells_what_was_really_loaded(self, loaded: tuple[str, Engine, SampleArea]) -> None:
+        name, engine, _ = loaded
+        facts = engine.facts()
+        assert facts["engine"] == name
+        assert engine.device == "cpu"
+        assert facts["provider"]
+        assert facts["precision"] in ("fp32", "none")
+        assert facts["threads"] == 1
+
+    @pytest.mark.parametrize("count", [1, 2, MAX_BATCH])
+    def test_runs_any_batch_up_to_the_largest(self, loaded: tuple[str, Engine, SampleArea], count: int) -> None:
+        _, engine, area = loaded
+        engine.run(0, count)
+        engine.run(area.count - count, count)
+
+    def test_runs_gathered_rows(self, loaded: tuple[str, Engine, SampleArea]) -> None:
+        _, engine, area = loaded
+        engine.run(area.gather([5, 0, 3]), 3)
+
+    def test_returns_only_when_the_work_is_done(self, loaded: tuple[str, Engine, SampleArea]) -> None:
+        _, engine, _ = loaded
+        for count in (1, MAX_BATCH):
+            engine.run(0, count)
+        started = time.perf_counter()
+        engine.run(0, MAX_BATCH)
+        whole = time.perf_counter() - started
+        started = time.perf_counter()
+        engine.run(0, MAX_BATCH)
+        assert time.perf_counter() - started > whole / 20, "the second run must not find the first still working"
+
+    def test_names_a_place_for_responses(self, loaded: tuple[str, Engine, SampleArea]) -> None:
+        _, engine, _ = loaded
+        assert engine.response_address > 0
+        assert engine.response_bytes > 0
+
+
+@pytest.fixture(scope="module")
+def onnx() -> Iterator[tuple[Any, SampleArea]]:
+    engine = load_engine("onnx", request("onnx"))
+    area = SampleArea(engine.adapt_inputs(inputs("onnx")), MAX_BATCH)
+    engine.load_samples(area.arrays)
+    yield engine, area
+    engine.close()
+
+
+def oracle(area: SampleArea, rows: list[int], path: str) -> np.ndarray:
+    """The same rows through a plain session, as anybody would write it."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=[CPU])
+    return np.asarray(session.run(None, {"pixel_values": area.arrays["pixel_values"][rows]})[0])
+
+
+@pytest.mark.parametrize("rows", [[0], [3], [2, 3, 4], [7, 1], [4, 4, 0, 6]])
+def test_onnx_gives_exactly_the_rows_that_were_asked_for(onnx: tuple[Any, SampleArea], rows: list[int]) -> None:
+    engine, area = onnx
+    consecutive = rows == list(range(rows[0], rows[0] + len(rows)))
+    first = rows[0] if consecutive else area.gather(rows)
+    engine.run(first, len(rows))
+    got = engine._outputs["logits"][: len(rows)]
+    assert np.allclose(got, oracle(area, rows, engine._model.path), atol=1e-5)
+    assert engine.response_address == got.ctypes.data, "LoadGen is shown the real output"
+
+
+def test_onnx_reads_gathered_rows_anew_each_time(onnx: tuple[Any, SampleArea]) -> None:
+    engine, area = onnx
+    engine.run(area.gather([1, 5]), 2)
+    first = engine._outputs["logits"][:2].copy()
+    engine.run(area.gather([6, 2]), 2)
+    second = engine._outputs["logits"][:2]
+    assert not np.allclose(first, second, atol=1e-7)
+    assert np.allclose(second, oracle(area, [6, 2], engine._model.path), atol=1e-5)
+
+
+def test_onnx_runs_with_the_threads_that_it_was_given() -> None:
+    engine = load_engine("onnx", request("onnx", threads=2))
+    assert engine.facts()["threads"] == 2
+    engine.close()
+
+
+def test_a_fixed_batch_axis_is_refused_with_the_way_out(tmp_path: Any) -> None:
+    import onnx as onnx_library
+    from onnx import TensorProto, helper
+
+    node = helper.make_node("ReduceMean", ["x"], ["y"], axes=[2, 3], keepdims=0)
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [3, 1000], np.ones(3000, dtype=np.float32).tolist())
+    graph = helper.make_graph(
+        [node, helper.make_node("MatMul", ["y", "w"], ["logits"])],
+        "fixed",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 224, 224])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [2, 1000])],
+        [weight],
+    )
+    path = tmp_path / "fixed.onnx"
+    onnx_library.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    engine = load_engine("onnx", request("onnx", weights=str(path)))
+    area = SampleArea(engine.adapt_inputs(inputs("onnx")), MAX_BATCH)
+    engine.load_samples(area.arrays)
+    engine.run(0, 2)
+    with pytest.raises(EngineError, match="fixed at 2, so a batch of 1 cannot run") as raised:
+        engine.run(0, 1)
+    assert "--batch 2" in raised.value.next_step
+    assert engine.facts()["weights"] == "file"
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("provider", "device", "available", "expected"),
+    [
+        ("auto", "cpu", [CUDA, CPU], "cpu"),
+        ("auto", "auto", [CUDA, CPU], "cuda"),
+        ("auto", "auto", [CPU], "cpu"),
+        ("auto", "cuda", [TENSORRT, CUDA, CPU], "cuda"),
+        ("tensorrt", "auto", [TENSORRT, CUDA, CPU], "tensorrt"),
+        ("tensorrt", "cuda", [TENSORRT, CUDA, CPU], "tensorrt"),
+        ("cpu", "auto", [CUDA, CPU], "cpu"),
+    ],
+)
+def test_the_provider_is_the_one_asked_for(provider: str, device: str, available: list[str], expected: str) -> None:
+    assert choose_provider(provider, device, available) == expected
+
+
+@pytest.mark.parametrize(
+    ("provider", "device", "available", "kind"),
+    [
+        ("auto", "cuda", [CPU], PreflightError),
+        ("cuda", "auto", [CPU], PreflightError),
+        ("tensorrt", "auto", [CUDA, CPU], PreflightError),
+        ("cpu", "cuda", [CUDA, CPU], UsageError),
+        ("cuda", "cpu", [CUDA, CPU], UsageError),
+    ],
+)
+def test_the_provider_is_never_replaced(
+    provider: str, device: str, available: list[str], kind: type[GputaxError]
+) -> None:
+    with pytest.raises(kind):
+        choose_provider(provider, device, available)
+
+
+def test_a_provider_that_gave_way_while_loading_is_an_error() -> None:
+    assert verified_provider("cuda", [CUDA, CPU]) == CUDA
+    with pytest.raises(PreflightError, match="after loading the session runs on CPUExecutionProvider"):
+        verified_provider("cuda", [CPU])
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "kind"),
+    [
+        ("onnx", {"precision": "fp16"}, PreflightError),
+        ("onnx:copies=excluded", {}, UsageError),
+        ("onnx", {"device": "cuda"}, PreflightError),
+        ("onnx", {"weights": "/nowhere/model.onnx"}, PreflightError),
+        ("synthetic", {"device": "cuda"}, PreflightError),
+    ],
+)
+def test_what_cannot_be_had_is_refused_before_any_load(spec: str, changes: dict[str, Any], kind: type) -> None:
+    with pytest.raises(kind):
+        load_engine(parse_engine(spec).name, request(spec, **changes))
+
+
+@pytest.mark.skipif(HAS_TORCH, reason="torch is installed here")
+def test_torch_says_how_to_get_it() -> None:
+    with pytest.raises(PreflightError) as raised:
+        load_engine("torch", request("torch"))
+    assert "gputax[torch]" in raised.value.next_step
