@@ -1,0 +1,40 @@
+"""What every estimate of an overhead can tell a judge, whichever method it came from."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Protocol
+
+Unit = Literal["%", "ms"]
+UNBOUNDED_PERCENT = (-100.0, math.inf)
+"""The interval of a ratio of which nothing is known: it is positive."""
+
+
+class Estimate(Protocol):
+    """A cost with its uncertainty, in percent or in milliseconds."""
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of the value and of its bounds."""
+
+    @property
+    def value(self) -> float:
+        """The cost itself; positive means that B is worse."""
+
+    def one_sided(self, alpha: float) -> tuple[float, float]:
+        """Return the lower and the upper bound, each with risk alpha on its own."""
+
+
+def percent_of_log(log: float) -> float:
+    """Return exp(log) - 1 in percent; infinite where a float ends."""
+    return 100.0 * math.expm1(log) if log < 700.0 else math.inf
+
+
+def log_of_percent(percent: float) -> float:
+    """Return ln(1 + percent/100)."""
+    return math.log1p(percent / 100.0)
+
+
+def percent_interval(log_bounds: tuple[float, float]) -> tuple[float, float]:
+    """Return bounds on a log ratio as percent; they are no longer symmetric."""
+    return percent_of_log(log_bounds[0]), percent_of_log(log_bounds[1])

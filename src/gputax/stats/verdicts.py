@@ -1,0 +1,137 @@
+"""Pass, fail or inconclusive: an estimate against its budget, by one-sided 95 % bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gputax.errors import UsageError
+from gputax.stats.estimates import Estimate, Unit, log_of_percent, percent_of_log
+from gputax.stats.pairs import PairedEstimate
+from gputax.stats.sample_size import pairs_to_clear
+
+Verdict = Literal["pass", "fail", "inconclusive", "not comparable"]
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict with the numbers it rests on."""
+
+    verdict: Verdict
+    reason: str
+    budget: float | None = None
+    unit: Unit = "%"
+    lower: float | None = None
+    upper: float | None = None
+    """The one-sided bounds that were compared with the budget."""
+    alpha: float = ALPHA
+    """The risk of each bound; smaller than 0.05 where several cells share it."""
+    cells_tested: int = 1
+    pairs_needed: int | None = None
+    """For `inconclusive` pairs: how many in all would decide it, if the overhead is what it now seems."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An estimate and the budget it is held against, in the estimate's unit."""
+
+    estimate: Estimate
+    budget: float
+
+
+def judge(estimate: Estimate, budget_percent: float, *, alpha: float = ALPHA) -> Judgement:
+    """Hold an overhead in percent against its budget."""
+    return _judgement(_claim(estimate, budget_percent, "%"), alpha, 1)
+
+
+def judge_absolute(estimate: Estimate, budget_ms: float, *, alpha: float = ALPHA) -> Judgement:
+    """Hold a difference in milliseconds against its budget, e.g. p99 +2 ms."""
+    return _judgement(_claim(estimate, budget_ms, "ms"), alpha, 1)
+
+
+def judge_all(claims: Sequence[Claim], *, alpha: float = ALPHA) -> tuple[Judgement, ...]:
+    """Judge many cells at once by Holm's rule.
+
+    The chance that any `pass` among them is false is at most alpha, and so is that of any false `fail`.
+    """
+    checked = [_claim(claim.estimate, claim.budget, claim.estimate.unit) for claim in claims]
+    passed, pass_level = _holm(lambda i, level: _verdict(checked[i], level) == "pass", len(checked), alpha)
+    failed, fail_level = _holm(lambda i, level: _verdict(checked[i], level) == "fail", len(checked), alpha)
+    undecided_level = min(pass_level, fail_level)
+    levels = [passed.get(i) or failed.get(i) or undecided_level for i in range(len(checked))]
+    return tuple(_judgement(claim, level, len(checked)) for claim, level in zip(checked, levels, strict=True))
+
+
+def not_comparable(reasons: Sequence[str]) -> Judgement:
+    """Return the verdict on two cells that must not be compared, with what differs."""
+    return Judgement("not comparable", "; ".join(reasons))
+
+
+def equivalent(estimate: Estimate, margin: float, *, alpha: float = ALPHA) -> bool:
+    """Say whether B equals A within the margin (two one-sided tests); "no difference seen" is not enough."""
+    lower, upper = estimate.one_sided(alpha)
+    # On the log scale the margin is symmetric: +5 % has its mirror at -4.76 %.
+    least = percent_of_log(-log_of_percent(margin)) if estimate.unit == "%" else -margin
+    return lower > least and upper < margin
+
+
+def differs(estimate: Estimate) -> bool:
+    """Say whether the 95 % interval leaves out zero: a real difference, large or small."""
+    lower, upper = estimate.one_sided(ALPHA / 2.0)
+    return lower > 0.0 or upper < 0.0
+
+
+def pairs_needed(estimate: PairedEstimate, budget_percent: float, *, alpha: float = ALPHA) -> int | None:
+    """Return how many pairs in all should decide the verdict, None if the overhead sits on its budget."""
+    distance = log_of_percent(budget_percent) - estimate.log_mean.mean
+    # What correlation adds to the standard error, it also adds to the pairs.
+    sd = estimate.log_mean.se * math.sqrt(estimate.pairs)
+    return pairs_to_clear(sd, abs(distance), alpha=alpha)
+
+
+def _claim(estimate: Estimate, budget: float, unit: Unit) -> Claim:
+    if estimate.unit != unit:
+        raise UsageError(f"a budget in {unit} cannot judge an estimate in {estimate.unit}")
+    if not math.isfinite(budget) or (unit == "%" and budget <= -100.0):
+        raise UsageError(f"{budget:g} {unit} is not a budget", next_step="write for example 5 for 5 %")
+    return Claim(estimate, budget)
+
+
+def _verdict(claim: Claim, alpha: float) -> Verdict:
+    lower, upper = claim.estimate.one_sided(alpha)
+    if upper < claim.budget:
+        return "pass"
+    return "fail" if lower > claim.budget else "inconclusive"
+
+
+def _judgement(claim: Claim, alpha: float, cells: int) -> Judgement:
+    verdict = _verdict(claim, alpha)
+    lower, upper = claim.estimate.one_sided(alpha)
+    unit, budget = claim.estimate.unit, claim.budget
+    risk = f"one-sided {100.0 * (1.0 - alpha):.4g} %" + (f", {cells} cells tested" if cells > 1 else "")
+    needed = None
+    if verdict == "pass":
+        reason = f"upper bound {upper:.3g} {unit} is below the budget of {budget:g} {unit} ({risk})"
+    elif verdict == "fail":
+        reason = f"lower bound {lower:.3g} {unit} is above the budget of {budget:g} {unit} ({risk})"
+    else:
+        reason = f"the budget of {budget:g} {unit} lies between {lower:.3g} and {upper:.3g} {unit} ({risk})"
+        if isinstance(claim.estimate, PairedEstimate):
+            more_than_now = claim.estimate.pairs + 1
+            expected = pairs_needed(claim.estimate, budget, alpha=alpha)
+            needed = None if expected is None else max(expected, more_than_now)
+    return Judgement(verdict, reason, budget, unit, lower, upper, alpha, cells, needed)
+
+
+def _holm(decides: Callable[[int, float], bool], cells: int, alpha: float) -> tuple[dict[int, float], float]:
+    """Return at which risk each decided cell was decided, and the risk at which the others were not."""
+    decided: dict[int, float] = {}
+    while True:
+        level = alpha / max(1, cells - len(decided))
+        new = [i for i in range(cells) if i not in decided and decides(i, level)]
+        if not new:
+            return decided, level
+        decided.update(dict.fromkeys(new, level))
