@@ -1,0 +1,1 @@
+"""The result directory: its documents, its files and how to read older ones."""

@@ -1,0 +1,117 @@
+"""The run record: `benchmark_results.json`, with the keys that users already have and what makes a number checkable."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+
+class Document(BaseModel):
+    """Frozen, and strict about keys: a typing mistake in a file is an error, not a silence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class WarningRecord(Document):
+    """A warning that travels with its number."""
+
+    code: str
+    text: str
+    value: float | None = None
+
+
+class GpuInfo(Document):
+    """The device, under the keys of the older files. Without a GPU the name says so."""
+
+    name: str
+    cuda_version: str | None = None
+    total_memory_gb: float | None = None
+
+
+class LoadGenVerdict(Document):
+    """LoadGen's own judgement and figures, from its detail log."""
+
+    version: str | None = None
+    valid: bool
+    invalid_reasons: tuple[str, ...] = ()
+    metrics: dict[str, float] = Field(default_factory=dict)
+    errors: int = 0
+
+
+class Benchmark(Document):
+    """One measured cell."""
+
+    scenario: str = Field(description="offline, server, single_stream, multi_stream or saturate")
+    batch_size: int
+    throughput_samples_per_sec: float
+    duration_sec: float
+    latency_p90_ms: float | None = Field(default=None, description="null below the sample floor (64)")
+    latency_p95_ms: float | None = Field(default=None, description="null below the sample floor (130)")
+    latency_p99_ms: float | None = Field(default=None, description="null below the sample floor (662)")
+
+    cell: str
+    workload: str
+    environment: str
+    tenants: int = 1
+    device: str
+    engine: str
+    provider: str
+    precision: str
+    threads: int
+    weights: str = Field(description="seeded, official or a file of the user's")
+    weights_sha256: str | None = None
+    claim: str = Field(description="what this number may be called")
+    latency_mean_ms: float
+    latency_p50_ms: float | None = None
+    latency_min_ms: float
+    latency_max_ms: float
+    queries: int
+    samples: int
+    mean_batch_size: float
+    target_qps: float | None = None
+    latency_bound_ms: float | None = None
+    latency_bound_source: str | None = None
+    judged_percentile: float | None = None
+    over_bound_share: float | None = None
+    loadgen: LoadGenVerdict | None = None
+    valid: bool
+    load: dict[str, Any]
+    started_at: str
+    warmup_s: float
+    samples_file: str
+    logs_dir: str | None = None
+    telemetry_file: str
+    warnings: tuple[WarningRecord, ...] = ()
+
+
+class Failure(Document):
+    """A cell that could not be measured, and why."""
+
+    cell: str
+    kind: str
+    what: str
+    where: str = ""
+    next: str = ""
+
+
+class RunRecord(Document):
+    """One result directory."""
+
+    schema_version: Literal[1] = 1
+    gputax_version: str
+    timestamp: str
+    complete: bool
+    plan_id: str
+    cells_planned: tuple[str, ...]
+    environment: str
+    device: str | None = None
+    device_label: str = Field(description="the label that every table and chart of these numbers carries")
+    gpu_info: GpuInfo
+    fingerprint: dict[str, Any] = Field(default_factory=dict)
+    evidence: dict[str, Any] = Field(default_factory=dict)
+    benchmarks: tuple[Benchmark, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    warnings: tuple[WarningRecord, ...] = ()

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gputax.errors import GputaxError, PreflightError, ResultsError
+from gputax.measure.documents import empty_record
+from gputax.plan.cells import Cell, Setup
+from gputax.results.files import probe_directory, write_text
+from gputax.results.record import RunRecord
+from gputax.results.schema import schema_text
+from gputax.results.store import RECORD_NAME, ResultDirectory, default_directory, read_record, read_samples
+
+CELLS = (Cell(Setup("resnet50"), "offline", 1),)
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def record(**changes: object) -> RunRecord:
+    return empty_record(CELLS, "abc", "2026-01-01T00:00:00+00:00").model_copy(update=changes)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ResultDirectory]:
+    directory = ResultDirectory(tmp_path / "r")
+    yield directory
+    directory.close()
+
+
+def test_a_record_comes_back_whole(store: ResultDirectory) -> None:
+    store.write_record(record())
+    assert read_record(store.path) == record()
+
+
+def test_samples_come_back_whole(store: ResultDirectory) -> None:
+    columns = {"start_ns": np.arange(1000), "end_ns": np.arange(1000) * 7 - 5}
+    store.write_samples("samples/x.parquet", columns)
+    back = read_samples(store.path / "samples/x.parquet")
+    assert list(back) == ["start_ns", "end_ns"]
+    assert np.array_equal(back["end_ns"], columns["end_ns"])
+
+
+def test_truncated_samples_are_an_error(store: ResultDirectory) -> None:
+    store.write_samples("x.parquet", {"a": np.arange(1000)})
+    path = store.path / "x.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ResultsError, match="cannot be read"):
+        read_samples(path)
+
+
+def test_two_runs_cannot_write_into_one_directory(store: ResultDirectory) -> None:
+    with pytest.raises(PreflightError, match=f"another gputax .pid {os.getpid()}."):
+        ResultDirectory(store.path)
+
+
+def test_the_lock_is_gone_after_the_run(tmp_path: Path) -> None:
+    ResultDirectory(tmp_path / "r").close()
+    ResultDirectory(tmp_path / "r").close()
+    assert list((tmp_path / "r").iterdir()) == []
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+    write_text(path, "old")
+
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(GputaxError, match="the disk is full"):
+        write_text(path, "new")
+    monkeypatch.undo()
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_full_disk_is_noticed_before_anything_is_measured(tmp_path: Path) -> None:
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True)
+    if mount.returncode:
+        pytest.skip(f"cannot mount a small disk here: {mount.stderr.decode().strip()}")
+    try:
+        with pytest.raises(PreflightError, match="the disk is full"):
+            probe_directory(tmp_path / "results")
+        assert not (tmp_path / "results" / ".probe").exists()
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+@pytest.mark.parametrize("where", ["/proc/nowhere", "/dev/null/x"])
+def test_an_unwritable_directory_is_noticed_before_anything_is_measured(where: str) -> None:
+    with pytest.raises(PreflightError, match="cannot write"):
+        probe_directory(Path(where))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "cannot be read"),
+        ("{", "cannot be read"),
+        ("\x00\x01", "cannot be read"),
+        ("[]", "not a run record"),
+        ('{"schema_version": 2}', "newer gputax"),
+        ('{"schema_version": 1}', "not a run record"),
+    ],
+)
+def test_a_broken_record_is_a_clear_error(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / RECORD_NAME).write_text(text)
+    with pytest.raises(ResultsError, match=complaint) as raised:
+        read_record(tmp_path)
+    assert RECORD_NAME in raised.value.where
+
+
+def test_a_missing_record_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="no results here"):
+        read_record(tmp_path)
+
+
+def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
+    data = json.loads(record().model_dump_json()) | {"througput": 1}
+    (tmp_path / RECORD_NAME).write_text(json.dumps(data))
+    with pytest.raises(ResultsError, match="througput"):
+        read_record(tmp_path)
+
+
+def test_the_unfinished_run_of_the_same_plan_is_found_again(tmp_path: Path) -> None:
+    for name, changes in {
+        "done": {"complete": True},
+        "other": {"plan_id": "xyz"},
+        "unfinished": {},
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / RECORD_NAME).write_text(record(**changes).model_dump_json())
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / RECORD_NAME).write_text("{")
+    assert default_directory(tmp_path, "bare", "abc").name == "unfinished"
+    assert default_directory(tmp_path, "ssh:host/x", "new").name.startswith("ssh-host-x-")
+
+
+def test_the_schema_that_is_checked_in_is_the_one_in_force() -> None:
+    assert (REPOSITORY / "docs/benchmark_results.schema.json").read_text() == schema_text(), "run `make schema`"
