@@ -1,0 +1,197 @@
+"""Talk with a started worker: send requests, pass on events, and end a worker that died, hung or talks nonsense."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from typing import IO, Any
+
+from gputax.environments.environment import Environment
+from gputax.errors import WorkerError, error_from_dict
+from gputax.worker.protocol import MAX_LINE_BYTES, PROTOCOL_VERSION, decode_message, encode_message
+
+OnEvent = Callable[[dict[str, Any]], None]
+# Remote shells greet before the worker speaks; more than this is no greeting.
+MAX_NONSENSE_BYTES = 64 * 1024
+KEPT_STDERR_BYTES = 16 * 1024
+READ_BYTES = 1 << 20
+CLOSE_TIMEOUT_S = 10.0
+
+
+class WorkerConnection:
+    """One worker's life: started, asked, closed. Usable as a context manager that always ends the process."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self._process = environment.start()
+        self._buffer = bytearray()
+        self._scanned = 0
+        self._nonsense = bytearray()
+        self._next_id = 0
+        self._stderr = bytearray()
+        self._stderr_reader = threading.Thread(target=self._keep_stderr, name="worker-stderr", daemon=True)
+        self._stderr_reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The process that this connection must end."""
+        return self._process.pid
+
+    def describe(self, **parameters: Any) -> dict[str, Any]:
+        """Ask what the worker's place looks like, and check that both sides speak the same protocol."""
+        described = self.call("describe", stall_timeout_s=120.0, **parameters)
+        if described.get("protocol") != PROTOCOL_VERSION:
+            raise WorkerError(
+                f"the worker speaks protocol {described.get('protocol')}, this gputax speaks {PROTOCOL_VERSION}",
+                where=f"environment {self.environment.name}",
+                next_step="install the same gputax version on both sides",
+            )
+        return described
+
+    def call(
+        self, op: str, *, stall_timeout_s: float, on_event: OnEvent | None = None, **parameters: Any
+    ) -> dict[str, Any]:
+        """Send one request and return its result; no sign of progress for `stall_timeout_s` ends the worker."""
+        self._next_id += 1
+        self._send({"id": self._next_id, "op": op, **parameters})
+        last_progress = time.monotonic()
+        last_done: Any = None
+        while True:
+            line = self._read_line(op, last_progress + stall_timeout_s, stall_timeout_s)
+            message = self._understood(line)
+            if message is None or message.get("id") != self._next_id:
+                continue
+            if "result" in message and isinstance(message["result"], dict):
+                return message["result"]
+            if "error" in message and isinstance(message["error"], dict):
+                raise error_from_dict(message["error"])
+            event = message.get("event")
+            if isinstance(event, dict):
+                # A count that stands still is no sign of life; any other event is.
+                if event.get("done") is None or event["done"] != last_done:
+                    last_progress = time.monotonic()
+                    last_done = event.get("done")
+                if on_event:
+                    on_event(event)
+
+    def close(self) -> None:
+        """Ask the worker to end and make sure that it did."""
+        try:
+            if self._process.poll() is None:
+                self.call("close", stall_timeout_s=CLOSE_TIMEOUT_S)
+                self._process.wait(CLOSE_TIMEOUT_S)
+        except (WorkerError, subprocess.TimeoutExpired, OSError):
+            pass  # it would not end by itself: `end` does it
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End the process now and give back its pipes."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._stderr_reader.join(timeout=2.0)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process.poll() is not None
+
+    def __enter__(self) -> WorkerConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def last_words(self) -> str:
+        """Return the end of what the worker wrote to stderr."""
+        return bytes(self._stderr[-2000:]).decode(errors="replace").strip()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        stdin = _pipe(self._process.stdin)
+        try:
+            stdin.write(encode_message(message))
+            stdin.flush()
+        except (BrokenPipeError, ValueError, OSError) as error:
+            raise self._died() from error
+
+    def _read_line(self, op: str, deadline: float, stall_timeout_s: float) -> bytes:
+        descriptor = _pipe(self._process.stdout).fileno()
+        while True:
+            newline = self._buffer.find(b"\n", self._scanned)
+            if newline >= 0:
+                line = bytes(self._buffer[:newline])
+                del self._buffer[: newline + 1]
+                self._scanned = 0
+                return line
+            self._scanned = len(self._buffer)
+            if len(self._buffer) > MAX_LINE_BYTES:
+                self.end()
+                raise WorkerError("the worker sent one line of more than 512 MiB", where=self._where())
+            remaining_s = deadline - time.monotonic()
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, remaining_s))
+            if not ready:
+                self.end()
+                raise WorkerError(
+                    f"no progress in {op!r} for {stall_timeout_s:g} s: the worker was ended",
+                    where=self._where(),
+                    next_step="raise --stall-timeout if this device is just slow; its last words: " + self._words(),
+                )
+            data = os.read(descriptor, READ_BYTES)
+            if not data:
+                raise self._died()
+            self._buffer += data
+
+    def _understood(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            return decode_message(line)
+        except (ValueError, RecursionError):
+            self._nonsense += line[:MAX_NONSENSE_BYTES] + b"\n"
+        if len(self._nonsense) > MAX_NONSENSE_BYTES:
+            self.end()
+            sample = bytes(self._nonsense[:80]).decode(errors="replace")
+            raise WorkerError(
+                f"the worker's stdout carries something else than the protocol: {sample!r}…",
+                where=self._where(),
+                next_step="nothing in the environment may print to the worker's stdout (shell profiles often do)",
+            )
+        return None
+
+    def _keep_stderr(self) -> None:
+        pipe = _pipe(self._process.stderr)
+        with contextlib.suppress(ValueError, OSError):
+            while data := os.read(pipe.fileno(), 65536):
+                self._stderr += data
+                del self._stderr[:-KEPT_STDERR_BYTES]
+
+    def _died(self) -> WorkerError:
+        self.end()
+        code = self._process.wait()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        memory = " (out of memory?)" if code == -9 else ""
+        return WorkerError(
+            f"the worker {how}{memory} before it answered",
+            where=self._where(),
+            next_step=f"its last words: {self._words()}",
+        )
+
+    def _where(self) -> str:
+        return f"environment {self.environment.name}, worker pid {self.pid}"
+
+    def _words(self) -> str:
+        return self.last_words()[-600:] or "none"
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise WorkerError("the environment started a worker without pipes")
+    return pipe
