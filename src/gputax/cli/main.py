@@ -1,0 +1,122 @@
+"""`gputax`: find the verb, import only its file, and turn every failure into one clear message and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from types import FrameType
+
+import click
+
+from gputax import __version__
+from gputax.errors import GputaxError, UsageError, unknown_name
+
+# Verb -> (module:object, help). The help stands here so that `gputax --help` imports no verb (measured: 60 ms).
+VERBS: dict[str, tuple[str, str]] = {
+    "run": ("gputax.cli.run:run", "Measure inference in an environment."),
+    "models": ("gputax.cli.models:models", "List, build or fetch the workloads' model files."),
+    "doctor": ("gputax.cli.doctor:doctor", "Say what is wrong here, and the command that mends it."),
+}
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the verbs in the order in which people meet them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one verb."""
+        if cmd_name not in VERBS:
+            raise unknown_name("command", cmd_name, VERBS)
+        module, _, name = VERBS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of verbs without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+
+
+@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="gputax")
+@click.option("--debug", is_flag=True, help="Show the Python traceback of an error.")
+def app(debug: bool) -> None:
+    """What does each layer between a model and its GPU cost?
+
+    Results go to stdout, progress to stderr. Exit codes: 0 ok, 1 error, 2 usage, 3 preflight failed, 4 some cells
+    failed, 5 results invalid, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    debug = "--debug" in sys.argv[1:]
+    arguments = [word for word in sys.argv[1:] if word != "--debug"]
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        result = app.main(args=arguments, prog_name="gputax", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except GputaxError as error:
+        code = _fail(error, debug)
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.Abort:
+        code = _fail(_interrupted(), debug)
+    except click.ClickException as error:
+        code = _fail(_usage(error), debug)
+    except KeyboardInterrupt:
+        code = _fail(_interrupted(), debug)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): that is its right, and no error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except Exception as error:
+        unforeseen = GputaxError(
+            f"{type(error).__name__}: {error}", next_step="run again with --debug and report the traceback"
+        )
+        unforeseen.__cause__ = error
+        code = _fail(unforeseen, debug)
+    sys.exit(code)
+
+
+def _as_interrupt(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _interrupted() -> GputaxError:
+    from gputax.errors import Interrupted
+
+    return Interrupted("interrupted")
+
+
+def _usage(error: click.ClickException) -> UsageError:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "gputax"
+    return UsageError(error.format_message(), next_step=f"{command} --help")
+
+
+def _fail(error: GputaxError, debug: bool) -> int:
+    """Write the error as one object: what happened, where, what to do next."""
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    bold, reset = ("\x1b[1;31m", "\x1b[0m") if colour_wanted() else ("", "")
+    lines = [f"{bold}gputax: {error.what}{reset}"]
+    if error.where:
+        lines.append(f"  where: {error.where}")
+    if error.next_step:
+        lines.append(f"  next:  {error.next_step}")
+    click.echo("\n".join(lines), err=True)
+    return error.exit_code
+
+
+def colour_wanted() -> bool:
+    """Whether stderr is a terminal whose user did not say no."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")

@@ -1,0 +1,1 @@
+"""Drive workers through the cells of a plan and write results."""

@@ -1,0 +1,149 @@
+"""Measure one cell: pilot, size the load, apply it, and judge what came back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gputax.measure import rates
+from gputax.measure.sizing import (
+    FEWEST_QUERIES,
+    Bound,
+    Pilot,
+    query_count,
+    server_bound,
+    server_load,
+    stream_load,
+)
+from gputax.measure.summary import Figures, clock_agreement, latencies_ns, summarise
+from gputax.measure.view import RunView
+from gputax.measure.worker_session import Observation, WorkerSession
+from gputax.plan.cells import Cell
+from gputax.plan.warnings import Notice
+from gputax.results.importers.loadgen_logs import LoadGenLog, parse_detail
+from gputax.stats.percentiles import floor_for
+
+PROBE_S = 4.0
+# A probe that costs a third of the measurement or more is not worth it: the measurement itself is the probe.
+PROBE_WORTH = 3.0
+MAIN_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One cell's figures with all that is needed to check them."""
+
+    cell: Cell
+    observation: Observation
+    figures: Figures
+    log: LoadGenLog | None
+    warmup_s: float
+    bound: Bound | None
+    notices: tuple[Notice, ...]
+    probes: tuple[tuple[float, bool], ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        """Whether the number may be believed: LoadGen says VALID and its clock was not moved under it."""
+        moved = any(notice.code == "clock-jump" for notice in self.notices)
+        return (self.log is None or self.log.valid) and not moved
+
+    @property
+    def over_bound_share(self) -> float | None:
+        """The share of server queries that were later than the bound."""
+        if self.bound is None:
+            return None
+        late = latencies_ns(self.cell.scenario, self.observation.columns) > self.bound.ms * 1e6
+        return float(np.mean(late))
+
+
+def measure_cell(session: WorkerSession, cell: Cell, view: RunView) -> Measured:
+    """Measure the cell on a prepared worker."""
+    view.phase("warm-up and pilot")
+    pilot = session.pilot(cell.batch_size)
+    if cell.scenario == "server":
+        return _measure_server(session, cell, pilot, view)
+    view.phase("measuring")
+    observation = session.apply(stream_load(cell, pilot))
+    return _judged(cell, observation, pilot.elapsed_s, None)
+
+
+def _measure_server(session: WorkerSession, cell: Cell, pilot: Pilot, view: RunView) -> Measured:
+    single = pilot if cell.batch_size == 1 else session.pilot(1)
+    warmup_s = pilot.elapsed_s + (0.0 if single is pilot else single.elapsed_s)
+    bound = server_bound(cell, single)
+    capacity = max(pilot.rate_per_s, single.rate_per_s)
+    search = _search_rate(session, cell, bound, capacity, view)
+    rate = search.rate_per_s
+    for attempt in range(MAIN_TRIES):
+        view.phase(f"measuring at {rate:.4g} queries/s, bound {bound.ms:g} ms")
+        load = server_load(cell, rate, bound, query_count(cell.load, rate, _fewest(cell)))
+        measured = _judged(cell, session.apply(load), warmup_s, bound, search.probes)
+        too_fast = measured.log is not None and not measured.log.values.get("early_stopping_met", True)
+        if cell.load.qps or measured.valid or not too_fast or attempt == MAIN_TRIES - 1:
+            return measured
+        view.phase(f"{rate:.4g}/s was too fast for the bound; trying {rate * rates.STEP_DOWN:.4g}/s")
+        rate *= rates.STEP_DOWN
+    raise AssertionError("unreachable: the last attempt returns")
+
+
+def _search_rate(
+    session: WorkerSession, cell: Cell, bound: Bound, capacity_per_s: float, view: RunView
+) -> rates.RateSearch:
+    plan = cell.load
+    if plan.qps:
+        return rates.RateSearch(plan.qps, ())
+
+    def probe(rate: float, repeat: int) -> bool:
+        view.phase(f"probing {rate:.4g} queries/s")
+        queries = max(_fewest(cell) if plan.find_peak else FEWEST_QUERIES, int(PROBE_S * rate))
+        load = server_load(cell, rate, bound, queries, seed_offset=repeat)
+        observation = session.apply(load)
+        if plan.find_peak:
+            return _judged(cell, observation, 0.0, bound).valid
+        late = latencies_ns("server", observation.columns) > bound.ms * 1e6
+        return float(np.mean(late)) <= 1.0 - plan.percentile
+
+    if plan.find_peak:
+        return rates.find_peak(capacity_per_s, probe)
+    rate = rates.FIRST_SHARE * capacity_per_s
+    measurement_s = query_count(plan, rate, _fewest(cell)) / rate
+    if measurement_s < PROBE_WORTH * max(PROBE_S, FEWEST_QUERIES / rate):
+        return rates.RateSearch(rate, ())
+    return rates.find_rate(capacity_per_s, probe)
+
+
+def _fewest(cell: Cell) -> int:
+    """Return the queries below which LoadGen can never call a server run VALID."""
+    return floor_for(cell.load.percentile)
+
+
+def _judged(
+    cell: Cell,
+    observation: Observation,
+    warmup_s: float,
+    bound: Bound | None,
+    probes: tuple[tuple[float, bool], ...] = (),
+) -> Measured:
+    figures = summarise(cell.scenario, observation.columns)
+    detail = observation.logs.get("mlperf_log_detail.txt")
+    log = parse_detail(detail) if detail else None
+    notices = [*observation.notices, *figures.notices]
+    if log is not None:
+        # Offline's percentiles are of one query that holds all samples; ours are of batches.
+        if cell.scenario != "offline":
+            notices += clock_agreement(figures, log)
+        notices += [Notice("loadgen-invalid", f"LoadGen: INVALID: {reason}") for reason in log.invalid_reasons]
+        if log.errors:
+            notices.append(Notice("loadgen-errors", f"LoadGen logged {log.errors} errors", float(log.errors)))
+    return Measured(
+        cell=cell,
+        observation=observation,
+        figures=figures,
+        log=log,
+        warmup_s=warmup_s,
+        bound=bound,
+        notices=tuple(notices),
+        probes=probes,
+    )

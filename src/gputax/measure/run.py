@@ -1,0 +1,140 @@
+"""Run the cells of a plan one after the other; each is written when it ends, and an interrupt loses nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gputax.environments import environment_named
+from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, UsageError
+from gputax.measure.cell import Measured, measure_cell
+from gputax.measure.documents import benchmark_document, described_record, empty_record, failure_document
+from gputax.measure.view import RunView
+from gputax.measure.worker_session import WorkerSession
+from gputax.plan.cells import Cell, plan_id
+from gputax.results.record import RunRecord
+from gputax.results.store import ResultDirectory, now_text
+
+
+class Run:
+    """One run into one directory."""
+
+    def __init__(
+        self,
+        cells: tuple[Cell, ...],
+        directory: Path,
+        view: RunView,
+        *,
+        overwrite: bool = False,
+        stall_timeout_s: float = 0.0,
+    ) -> None:
+        if len({cell.id for cell in cells}) != len(cells):
+            raise UsageError("the plan names the same cell twice", next_step="list each batch and scenario once")
+        self._cells = cells
+        self._view = view
+        self._stall_timeout_s = stall_timeout_s
+        self._session: WorkerSession | None = None
+        self._store = ResultDirectory(directory)
+        try:
+            self.record = self._starting_record(overwrite)
+            self._store.write_record(self.record)
+        except BaseException:
+            self._store.close()
+            raise
+
+    def execute(self) -> RunRecord:
+        """Measure every cell that is not there yet; returns the record as it is on disk."""
+        done = {benchmark.cell for benchmark in self.record.benchmarks}
+        self._view.run_started(str(self._store.path), self._cells, len(done))
+        self._store.append_event("run started", cells=len(self._cells), resumed=len(done))
+        try:
+            for number, cell in enumerate(self._cells, start=1):
+                if cell.id not in done:
+                    self._view.cell_started(cell, number)
+                    self._one(cell)
+            self._update(complete=True)
+            self._store.append_event("run ended")
+        except KeyboardInterrupt as error:
+            self._store.append_event("interrupted")
+            raise Interrupted(
+                f"interrupted; {len(self.record.benchmarks)} of {len(self._cells)} cells are kept",
+                where=str(self._store.path),
+                next_step="the same command resumes",
+            ) from error
+        finally:
+            if self._session is not None:
+                self._session.end()
+            if not self.record.benchmarks and not self.record.failures:
+                self._store.discard()
+            self._store.close()
+        return self.record
+
+    def _starting_record(self, overwrite: bool) -> RunRecord:
+        plan = plan_id(self._cells)
+        existing = self._store.existing()
+        if existing is not None and not overwrite:
+            if existing.plan_id != plan:
+                raise UsageError(
+                    "this directory holds another run",
+                    where=str(self._store.path),
+                    next_step="choose another --out, or add --overwrite",
+                )
+            if existing.complete:
+                raise UsageError(
+                    f"this run is complete already ({existing.timestamp})",
+                    where=str(self._store.path),
+                    next_step="choose another --out, or add --overwrite to measure again",
+                )
+            return existing.model_copy(update={"failures": ()})
+        return empty_record(self._cells, plan, now_text())
+
+    def _one(self, cell: Cell) -> None:
+        started_at = now_text()
+        try:
+            session = self._session_for(cell)
+            measured = measure_cell(session, cell, self._view)
+        except (UsageError, PreflightError):
+            raise  # the whole run cannot be right; nothing was measured in vain
+        except CellError as error:
+            self._fail(cell, error)
+            return
+        self._keep(measured, session, started_at)
+
+    def _session_for(self, cell: Cell) -> WorkerSession:
+        if self._session is not None and (self._session.setup != cell.setup or not self._session.usable):
+            self._session.close()
+            self._session = None
+        if self._session is None:
+            environment = environment_named(cell.environment)
+            session = WorkerSession(environment, cell.setup, self._view, self._stall_timeout_s)
+            self._session = session
+            self._store.write_json("environment.json", session.described)
+            self.record = described_record(
+                self.record, session.described, session.facts, environment.evidence(session.described)
+            )
+        return self._session
+
+    def _keep(self, measured: Measured, session: WorkerSession, started_at: str) -> None:
+        cell = measured.cell
+        benchmark = benchmark_document(measured, session.facts, started_at)
+        for name, text in measured.observation.logs.items():
+            self._store.write_text(f"cells/{cell.id}/{name}", text)
+        self._store.write_text(benchmark.telemetry_file, json.dumps(measured.observation.telemetry) + "\n")
+        self._store.write_samples(benchmark.samples_file, measured.observation.columns)
+        self._update(benchmarks=(*self.record.benchmarks, benchmark))
+        self._store.append_event("cell ended", cell=cell.id, valid=benchmark.valid)
+        self._view.cell_ended(benchmark)
+
+    def _fail(self, cell: Cell, error: GputaxError) -> None:
+        # An engine that threw leaves its worker in an unknown state: the next cell gets a new one.
+        if self._session is not None:
+            self._session.end()
+            self._session = None
+        failure = failure_document(cell, error)
+        self._update(failures=(*self.record.failures, failure))
+        self._store.append_event("cell failed", cell=cell.id, what=error.what)
+        self._view.cell_failed(failure)
+
+    def _update(self, **changes: object) -> None:
+        self.record = self.record.model_copy(update=changes)
+        self._store.write_record(self.record)

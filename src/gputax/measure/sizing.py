@@ -1,0 +1,138 @@
+"""How much load a cell gets: from the plan's wishes and the device's own speed, found by a pilot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gputax.measure.summary import Columns
+from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY, Cell, LoadPlan
+from gputax.plan.load import Load
+from gputax.plan.workload_facts import workload_facts
+from gputax.stats.percentiles import floor_for
+
+PILOT_S = 1.0
+PILOT_CALLS = 3
+# LoadGen generates queries for twice the hinted speed; half the pilot's latency leaves a fourfold reserve.
+HINT_SHARE = 0.5
+OFFLINE_RESERVE = 1.2
+# p90 needs 64 samples (LoadGen's early stopping); fewer say nothing of any percentile.
+FEWEST_QUERIES = 64
+# On a device whose single request is slower than the whole bound, queueing alone needs several service times.
+OWN_BOUND_MULTIPLE = 10
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What a short closed loop said of one batch size; it is the warm-up too, and its samples are dropped."""
+
+    batch_size: int
+    call_ns: float
+    p90_call_ns: float
+    rate_per_s: float
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The latency that a server query may take, and who says so."""
+
+    ms: float
+    source: str
+
+
+def pilot_load(batch_size: int) -> Load:
+    """Return the closed loop that warms one batch size and tells its speed."""
+    return Load("saturate", batch_size=batch_size, min_duration_s=PILOT_S, min_queries=PILOT_CALLS)
+
+
+def read_pilot(batch_size: int, columns: Columns) -> Pilot:
+    """Read the speed from the pilot's later half, when caches and clocks have settled."""
+    calls = columns["end_ns"] - columns["start_ns"]
+    settled = calls[len(calls) // 2 :]
+    call_ns = float(np.median(settled))
+    return Pilot(
+        batch_size=batch_size,
+        call_ns=max(call_ns, 1.0),
+        p90_call_ns=float(np.quantile(settled, 0.9)),
+        rate_per_s=batch_size * 1e9 / max(float(settled.mean()), 1.0),
+        elapsed_s=float(columns["end_ns"][-1] - columns["start_ns"][0]) / 1e9,
+    )
+
+
+def query_count(plan: LoadPlan, rate_per_s: float, fewest: int = FEWEST_QUERIES) -> int:
+    """Return how many queries to ask for: the plan's minimum, cut where it would outlast the plan's limit."""
+    wanted = max(plan.min_samples, int(plan.duration_s * rate_per_s))
+    if plan.max_duration_s:
+        wanted = min(wanted, int(plan.max_duration_s * rate_per_s))
+    return max(wanted, fewest)
+
+
+def stream_load(cell: Cell, pilot: Pilot) -> Load:
+    """Return the load of single-stream, multi-stream, offline or saturate."""
+    plan = cell.load
+    match cell.scenario:
+        case "offline":
+            # Sized by samples: with a minimum duration LoadGen calls a device INVALID that ran 10 % faster than its
+            # pilot. Only official runs owe the duration, and get a reserve. Whole batches, and three at least.
+            wanted = max(plan.min_samples if plan.official else 1, int(plan.duration_s * pilot.rate_per_s))
+            batches = max(3, -(-wanted // cell.batch_size))
+            return Load(
+                "offline",
+                batch_size=cell.batch_size,
+                min_duration_s=plan.duration_s if plan.official else 0.0,
+                min_queries=batches * cell.batch_size,
+                expected_qps=pilot.rate_per_s * OFFLINE_RESERVE,
+            )
+        case "saturate":
+            return Load(
+                "saturate",
+                batch_size=cell.batch_size,
+                min_duration_s=plan.duration_s,
+                min_queries=PILOT_CALLS,
+                expected_latency_ns=int(pilot.call_ns),
+            )
+    batch = MULTI_STREAM_SAMPLES_PER_QUERY if cell.scenario == "multi-stream" else 1
+    # LoadGen judges single-stream by p90 and multi-stream by the plan's percentile; each has its own floor.
+    fewest = FEWEST_QUERIES if batch == 1 else floor_for(plan.percentile)
+    queries = query_count(plan, 1e9 / pilot.call_ns, fewest)
+    return Load(
+        cell.scenario,
+        percentile=0.90 if batch == 1 else plan.percentile,
+        batch_size=batch,
+        min_duration_s=plan.duration_s if plan.official else 0.0,
+        min_queries=queries,
+        expected_latency_ns=max(1, int(pilot.call_ns * HINT_SHARE)),
+    )
+
+
+def server_load(cell: Cell, rate_per_s: float, bound: Bound, queries: int, seed_offset: int = 0) -> Load:
+    """Return a server load of about `queries` queries at this rate."""
+    plan = cell.load
+    return Load(
+        "server",
+        batch_size=cell.batch_size,
+        min_duration_s=plan.duration_s if plan.official else 0.0,
+        min_queries=queries,
+        target_qps=rate_per_s,
+        bound_ns=int(bound.ms * 1e6),
+        percentile=plan.percentile,
+        max_wait_us=plan.max_wait_us,
+        seed_offset=seed_offset,
+    )
+
+
+def server_bound(cell: Cell, single: Pilot) -> Bound:
+    """Return the bound in force: the user's, the workload's, or a stated multiple where the device cannot meet it."""
+    if cell.load.bound_ms:
+        return Bound(cell.load.bound_ms, "given on the command line or in the suite")
+    facts = workload_facts(cell.setup.workload)
+    single_ms = single.p90_call_ns / 1e6
+    if single_ms <= facts.server_bound_ms:
+        return Bound(facts.server_bound_ms, facts.bound_source)
+    return Bound(
+        round(OWN_BOUND_MULTIPLE * single_ms, 1),
+        f"ours: {OWN_BOUND_MULTIPLE} x this device's single-request p90 ({single_ms:.1f} ms), because that alone "
+        f"exceeds the {facts.server_bound_ms:g} ms of {facts.bound_source}",
+    )

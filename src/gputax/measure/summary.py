@@ -1,0 +1,97 @@
+"""From the columns of one load to the figures of its cell: pure, and the same for every environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gputax.errors import CellError
+from gputax.plan.warnings import Notice
+from gputax.results.importers.loadgen_logs import LoadGenLog
+from gputax.stats.percentiles import percentile_table
+
+Columns = Mapping[str, npt.NDArray[np.int64]]
+# LoadGen's latency holds its own bookkeeping too, about 3 µs a query here; beyond this the two clocks disagree.
+AGREEMENT_SHARE = 0.05
+AGREEMENT_NS = 200_000
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one load achieved. Latencies are None where too few samples were taken to say."""
+
+    throughput_per_s: float
+    duration_s: float
+    queries: int
+    samples: int
+    mean_batch: float
+    latency_ns: dict[str, float | None]
+    mean_ns: float
+    min_ns: float
+    max_ns: float
+    notices: tuple[Notice, ...]
+
+    def ms(self, percentile: str) -> float | None:
+        """Return a percentile such as `p90` in milliseconds."""
+        value = self.latency_ns[percentile]
+        return None if value is None else value / 1e6
+
+
+def latencies_ns(scenario: str, columns: Columns) -> npt.NDArray[np.int64]:
+    """Return one latency per query: from its scheduled time (server) or its start (all others)."""
+    return columns["end_ns"] - columns["scheduled_ns" if scenario == "server" else "start_ns"]
+
+
+def summarise(scenario: str, columns: Columns) -> Figures:
+    """Return the figures of one load."""
+    begin_name = "scheduled_ns" if scenario == "server" else "start_ns"
+    if len(columns["end_ns"]) == 0:
+        raise CellError("the load ended without a single sample", where=f"scenario {scenario}")
+    latency = latencies_ns(scenario, columns)
+    if scenario == "server":
+        samples, batches = len(latency), float(np.sum(1.0 / columns["batch"]))
+    else:
+        samples, batches = int(columns["samples"].sum()), float(len(latency))
+    duration_s = float(columns["end_ns"].max() - columns[begin_name].min()) / 1e9
+    table = percentile_table(latency, (0.50, 0.90, 0.95, 0.99))
+    names = ("p50", "p90", "p95", "p99")
+    notices = tuple(
+        Notice(
+            "too-few-samples",
+            f"{name} needs {row.floor} samples to mean anything; there are {table.count}, so it is left out",
+            float(table.count),
+        )
+        for name, row in zip(names, table.rows, strict=True)
+        if row.value_ns is None
+    )
+    return Figures(
+        throughput_per_s=samples / duration_s if duration_s > 0 else 0.0,
+        duration_s=duration_s,
+        queries=len(latency),
+        samples=samples,
+        mean_batch=samples / batches,
+        latency_ns={name: row.value_ns for name, row in zip(names, table.rows, strict=True)},
+        mean_ns=table.mean_ns,
+        min_ns=table.min_ns,
+        max_ns=table.max_ns,
+        notices=notices,
+    )
+
+
+def clock_agreement(figures: Figures, log: LoadGenLog) -> list[Notice]:
+    """Compare our percentiles with LoadGen's own: two clocks that measured the same queries must agree."""
+    notices = []
+    for name, percent in (("p50", "50.00"), ("p90", "90.00"), ("p99", "99.00")):
+        ours, theirs = figures.latency_ns[name], log.percentile_ns(percent)
+        if ours is None or theirs is None:
+            continue
+        if abs(theirs - ours) > max(AGREEMENT_NS, AGREEMENT_SHARE * ours):
+            text = (
+                f"LoadGen's {name} is {theirs / 1e6:.3f} ms, our own clock says {ours / 1e6:.3f} ms: "
+                "the wall clock moved or the issuing thread was held up"
+            )
+            notices.append(Notice("clocks-disagree", text, theirs / ours - 1.0))
+    return notices

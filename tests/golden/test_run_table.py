@@ -1,0 +1,54 @@
+"""The whole table at the end of a run, from a hand-made record."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from gputax.cli.run_table import run_table
+from gputax.results.record import Benchmark, Failure, GpuInfo, LoadGenVerdict, RunRecord, WarningRecord
+
+GOLDEN = Path(__file__).parent / "run_table.txt"
+
+
+def benchmark(cell: str, **changes: Any) -> Benchmark:
+    values: dict[str, Any] = {
+        "scenario": "offline", "batch_size": 8, "throughput_samples_per_sec": 1234.5, "duration_sec": 4.0,
+        "latency_p90_ms": 6.5, "latency_p95_ms": 6.6, "latency_p99_ms": None, "cell": cell, "workload": "resnet50",
+        "environment": "bare", "device": "cpu", "engine": "onnx", "provider": "CPUExecutionProvider",
+        "precision": "fp32", "threads": 2, "weights": "seeded", "claim": "CPU number, not a GPU's",
+        "latency_mean_ms": 6.4, "latency_p50_ms": 6.25, "latency_min_ms": 6.0, "latency_max_ms": 9.0, "queries": 500,
+        "samples": 4000, "mean_batch_size": 8.0, "loadgen": LoadGenVerdict(valid=True), "valid": True, "load": {},
+        "started_at": "2026-01-01T00:00:00+00:00", "warmup_s": 1.0, "samples_file": "s", "telemetry_file": "t",
+        "warnings": (),
+    }  # fmt: skip
+    return Benchmark(**{**values, **changes})
+
+
+def record() -> RunRecord:
+    busy = [WarningRecord(code="busy", text=f"Others used {share} %.", value=share) for share in (12, 55)]
+    few = WarningRecord(code="too-few-samples", text="p99 needs 662 samples", value=500)
+    return RunRecord(
+        gputax_version="0", timestamp="2026-01-01T00:00:00+00:00", complete=True, plan_id="p",
+        cells_planned=("a", "b", "c", "d"), environment="bare", device="cpu",
+        device_label="CPU (Test CPU), not a GPU", gpu_info=GpuInfo(name="no GPU used: Test CPU"),
+        benchmarks=(
+            benchmark("a", warnings=(busy[0], few)),
+            benchmark(
+                "b", scenario="server", valid=False, loadgen=LoadGenVerdict(valid=False), mean_batch_size=2.34,
+                latency_bound_ms=300.0, latency_bound_source="ours: 10 x p90", judged_percentile=0.9,
+                warnings=(busy[1],),
+            ),
+            benchmark("c", scenario="saturate", loadgen=None, throughput_samples_per_sec=12.3456),
+        ),
+        failures=(Failure(cell="d", kind="EngineError", what="it broke [here]", next="look"),),
+        warnings=(WarningRecord(code="device-auto", text="device auto chose cpu"),),
+    )  # fmt: skip
+
+
+def test_the_whole_table() -> None:
+    stream = io.StringIO()
+    run_table(record(), Path("results/x"), stream)
+    text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    assert text == GOLDEN.read_text()

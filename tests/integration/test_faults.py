@@ -1,0 +1,230 @@
+"""Kill it, fill the disk, cut the pipe, feed it garbage: a clear message, nothing lost, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gputax.results.store import read_record
+
+Gputax = Callable[..., subprocess.CompletedProcess[str]]
+SLOW = "synthetic:latency_us=2000"
+
+
+def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "gputax", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for(process: subprocess.Popen[str], text: str) -> str:
+    """Read stderr up to a line that holds the text."""
+    assert process.stderr
+    seen = ""
+    while text not in seen:
+        line = process.stderr.readline()
+        assert line, f"ended before {text!r}: {seen}"
+        seen += line
+    return seen
+
+
+def fill(path: Path) -> None:
+    """Write until the disk is full to the last page."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        with contextlib.suppress(OSError):
+            while os.write(descriptor, b"\0" * 4096):
+                pass
+    finally:
+        os.close(descriptor)
+    assert shutil.disk_usage(path.parent).free == 0
+
+
+def workers_of(pid: int) -> list[int]:
+    listing = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(word) for word in listing.split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_is_done_and_the_same_command_resumes(
+    tmp_path: Path, tiny_suite: str, gputax: Gputax, signum: int
+) -> None:
+    words = ("run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o")
+    process = start(tmp_path, *words)
+    wait_for(process, "[2/4]")
+    (worker,) = workers_of(process.pid)
+    process.send_signal(signum)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "1 of 4 cells are kept" in errors
+    assert "the same command resumes" in errors
+    assert not alive(worker)
+    first = read_record(tmp_path / "o")
+    assert [benchmark.cell for benchmark in first.benchmarks] == ["resnet50-offline-b1-bare"]
+    assert not first.complete
+
+    done = gputax(*words)
+    assert done.returncode == 0, done.stderr
+    assert "1 of them measured before" in done.stderr
+    record = read_record(tmp_path / "o")
+    assert record.complete
+    assert record.benchmarks[0] == first.benchmarks[0], "what was measured is not measured again"
+    assert len(record.benchmarks) == 4
+    events = [json.loads(line)["event"] for line in (tmp_path / "o/events.jsonl").read_text().splitlines()]
+    assert events.count("run started") == 2
+    assert "interrupted" in events
+
+
+def test_without_out_the_unfinished_directory_is_found_again(tmp_path: Path, tiny_suite: str, gputax: Gputax) -> None:
+    words = ("run", "--engine", SLOW, "--suite", tiny_suite)
+    process = start(tmp_path, *words)
+    wait_for(process, "[2/4]")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert gputax(*words).returncode == 0
+    assert len(list((tmp_path / "results").iterdir())) == 1
+
+
+def test_a_coordinator_that_is_killed_takes_its_worker_along(tmp_path: Path, tiny_suite: str) -> None:
+    process = start(tmp_path, "run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o")
+    wait_for(process, "[2/4]")
+    (worker,) = workers_of(process.pid)
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 10
+    while alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(worker)
+    assert read_record(tmp_path / "o").benchmarks, "the finished cell survives even SIGKILL"
+
+
+def test_a_killed_worker_fails_its_cell_and_the_next_cell_gets_a_new_one(tmp_path: Path, tiny_suite: str) -> None:
+    process = start(tmp_path, "run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o")
+    wait_for(process, "[2/4]")
+    (worker,) = workers_of(process.pid)
+    os.kill(worker, signal.SIGKILL)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 4, errors
+    record = read_record(tmp_path / "o")
+    assert [failure.cell for failure in record.failures] == ["resnet50-offline-b4-bare"]
+    assert "killed by signal 9" in record.failures[0].what
+    assert len(record.benchmarks) == 3
+    assert "FAILED resnet50-offline-b4-bare" in out
+
+
+def test_an_engine_that_throws_fails_with_its_cause(gputax: Gputax, tiny_suite: str) -> None:
+    engine = "synthetic:latency_us=2000,fail_after=520"
+    done = gputax(
+        "run", "--engine", engine, "--suite", tiny_suite, "--scenario", "single-stream", "--out", "o", "--json"
+    )
+    assert done.returncode == 4, done.stderr
+    record = json.loads(done.stdout)
+    assert record["benchmarks"] == []
+    assert record["failures"][0]["what"] == "synthetic failure after 520 runs, as programmed"
+
+
+def test_an_engine_that_hangs_is_ended_by_the_watchdog(gputax: Gputax, tiny_suite: str) -> None:
+    words = (
+        "run",
+        "--suite",
+        tiny_suite,
+        "--scenario",
+        "single-stream",
+        "--out",
+        "o",
+        "--json",
+        "--stall-timeout",
+        "2",
+    )
+    started = time.monotonic()
+    done = gputax(*words, "--engine", "synthetic:latency_us=2000,hang_after=520")
+    assert done.returncode == 4, done.stderr
+    assert "no progress in 'measure' for 2 s" in json.loads(done.stdout)["failures"][0]["what"]
+    assert time.monotonic() - started < 30
+
+
+def test_cuda_where_there_is_none_fails_before_any_load_and_leaves_nothing(gputax: Gputax, tmp_path: Path) -> None:
+    done = gputax("run", "--device", "cuda", "--out", "o")
+    assert done.returncode == 3
+    assert "cuda was asked for" in done.stderr
+    assert "gputax[cuda]" in done.stderr
+    assert not (tmp_path / "o").exists()
+
+
+def test_two_runs_into_one_directory(tmp_path: Path, tiny_suite: str, gputax: Gputax) -> None:
+    words = ("run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o")
+    first = start(tmp_path, *words)
+    wait_for(first, "[1/4]")
+    second = gputax(*words)
+    assert second.returncode == 3
+    assert f"another gputax (pid {first.pid})" in second.stderr
+    first.communicate(timeout=60)
+    assert first.returncode == 0
+
+
+def test_an_unwritable_output_is_refused_in_the_first_second(gputax: Gputax) -> None:
+    done = gputax("run", "--out", "/proc/nowhere")
+    assert done.returncode == 3
+    assert "cannot write" in done.stderr
+    assert "warm-up" not in done.stderr
+
+
+def test_a_disk_that_fills_up_in_the_middle_loses_nothing(tmp_path: Path, tiny_suite: str, gputax: Gputax) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", small], capture_output=True)
+    if mount.returncode:
+        pytest.skip(f"cannot mount a small disk here: {mount.stderr.decode().strip()}")
+    try:
+        words = ("run", "--engine", SLOW, "--suite", tiny_suite, "--out", str(small / "o"))
+        process = start(tmp_path, *words)
+        wait_for(process, "[2/4]")
+        fill(small / "ballast")
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 1, errors
+        assert "the disk is full" in errors
+        assert len(read_record(small / "o").benchmarks) == 1
+        (small / "ballast").unlink()
+        assert gputax(*words).returncode == 0
+        assert len(read_record(small / "o").benchmarks) == 4
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_one_core_is_enough_and_is_seen(tmp_path: Path, tiny_suite: str) -> None:
+    code = "import os, runpy, sys; os.sched_setaffinity(0, {0}); runpy.run_module('gputax', run_name='__main__')"
+    words = ["run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert read_record(tmp_path / "o").fingerprint["cpu_allowance"]["threads"] == 1
+
+
+def test_a_broken_pipe_is_no_crash(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m gputax run --suite mlperf --dry-run --json | head -1"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert done.stdout == "[\n"
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,132 @@
+"""`gputax doctor` as people and scripts see it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gputax.cli import doctor as module
+from gputax.cli.doctor import doctor, marks_for, render, wants_colour
+from gputax.environments.doctor import Finding
+from gputax.errors import UsageError
+
+FINDINGS = [
+    Finding("ok", "Python 3.12.4", "glibc 2.36"),
+    Finding("ok", "Quiet"),
+    Finding("warn", "CPU quota of 0.5 CPUs", "8 CPUs visible", "It throttles.", "docker update --cpus 8 CONTAINER"),
+    Finding("fail", "ONNX Runtime cannot use the GPU", "", "Only the CPU.", "pip install 'gputax[cuda]'"),
+]
+GOLDEN = """\
+gputax doctor: bare
+✓ Python 3.12.4 (glibc 2.36)
+✓ Quiet
+! CPU quota of 0.5 CPUs (8 CPUs visible)
+    why  It throttles.
+    fix  docker update --cpus 8 CONTAINER
+✗ ONNX Runtime cannot use the GPU
+    why  Only the CPU.
+    fix  pip install 'gputax[cuda]'
+2 well, 1 to know, 1 to mend"""
+
+
+def run(monkeypatch: pytest.MonkeyPatch, findings: list[Finding], *arguments: str) -> Result:
+    monkeypatch.setattr(module, "gather_facts", lambda environment: {"host": {"python": environment}})
+    monkeypatch.setattr(module, "diagnose", lambda facts, disk: findings)
+    return CliRunner().invoke(doctor, arguments)
+
+
+def test_the_findings_are_printed_as_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(monkeypatch, FINDINGS)
+    assert result.stdout == GOLDEN + "\n"
+    assert result.exit_code == 3
+
+
+def test_warnings_alone_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, FINDINGS[:3]).exit_code == 0
+
+
+def test_json_has_findings_and_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(monkeypatch, FINDINGS, "--json")
+    document = json.loads(result.stdout)
+    assert document["environment"] == "bare"
+    assert document["facts"] == {"host": {"python": "bare"}}
+    assert document["findings"][2] == {
+        "status": "warn",
+        "title": "CPU quota of 0.5 CPUs",
+        "detail": "8 CPUs visible",
+        "why": "It throttles.",
+        "fix_command": "docker update --cpus 8 CONTAINER",
+    }
+    assert result.exit_code == 3
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "colour"),
+    [
+        (Terminal(), {}, True),
+        (Terminal(), {"NO_COLOR": "1"}, False),
+        (Terminal(), {"NO_COLOR": ""}, True),
+        (io.StringIO(), {}, False),
+    ],
+)
+def test_colour_is_for_terminals_whose_user_did_not_say_no(stream: Any, environ: Any, colour: bool) -> None:
+    assert wants_colour(stream, environ) is colour
+
+
+def test_colour_changes_the_marks_and_nothing_else() -> None:
+    coloured = render(FINDINGS, "bare", colour=True)
+    assert "\x1b[32m\x1b[1m✓\x1b[0m Python" in coloured
+    assert "\x1b[33m\x1b[1m!\x1b[0m CPU" in coloured
+    assert "\x1b[31m\x1b[1m✗\x1b[0m ONNX" in coloured
+    assert "\x1b" not in render(FINDINGS, "bare")
+
+
+def test_marks_fit_the_encoding_of_the_stream() -> None:
+    ascii_stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    assert "".join(marks_for(ascii_stream).values()).isascii()
+    assert marks_for(io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))["ok"] == "✓"
+
+
+def test_an_unknown_environment_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="unknown environment 'bear'") as caught:
+        module.gather_facts("bear")
+    assert "did you mean 'bare'?" in caught.value.next_step
+
+
+def test_the_disk_is_looked_at_where_models_and_results_will_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUTAX_MODELS", "/big/models")
+    seen: list[Any] = []
+    monkeypatch.setattr(module, "inspect_disk", lambda models, results: seen.extend([str(models), str(results)]))
+    run(monkeypatch, [], "--out", "results/x")
+    assert seen == ["/big/models", "results/x"]
+
+
+def test_the_real_doctor_examines_this_machine() -> None:
+    code = "from gputax.cli.doctor import doctor; doctor()"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+    assert done.returncode in (0, 3), done.stderr
+    document = json.loads(done.stdout)
+    titles = [finding["title"] for finding in document["findings"]]
+    assert f"Python {sys.version.split()[0]}" in titles
+    assert any(title.startswith("MLPerf LoadGen 6") for title in titles)
+    failed = [finding for finding in document["findings"] if finding["status"] == "fail"]
+    assert bool(failed) == (done.returncode == 3)
+    assert all(finding["fix_command"] for finding in failed)

@@ -1,0 +1,74 @@
+"""Wrong command lines: exit code 2, what is wrong, and the way out."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+Gputax = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint", "hint"),
+    [
+        (["rnu"], "unknown command 'rnu'", "did you mean 'run'?"),
+        (["run", "--bach", "1"], "No such option", "Did you mean '--batch'?"),
+        (["run", "--workload", "resnet5"], "unknown workload 'resnet5'", "did you mean 'resnet50'?"),
+        (["run", "--workload", ","], "--workload names nothing", "known: resnet50"),
+        (["run", "--workload", "resnet50,resnet50"], "each may come once", ""),
+        (["run", "--scenario", "ofline"], "unknown scenario 'ofline'", "did you mean 'offline'?"),
+        (["run", "--env", "bear"], "unknown environment 'bear'", "did you mean 'bare'?"),
+        (["run", "--device", "gpu"], "unknown device 'gpu'", "known: auto, cpu, cuda"),
+        (["run", "--precision", "fp8"], "unknown precision 'fp8'", "known: fp32, fp16"),
+        (["run", "--suite", "quik"], "unknown suite 'quik'", "did you mean 'quick'?"),
+        (["run", "--engine", "onxx"], "unknown engine 'onxx'", "did you mean 'onnx'?"),
+        (["run", "--batch", "1,x"], "not a list of whole numbers", "--batch 1,8,32"),
+        (["run", "--batch", "0"], "holds a number below 1", ""),
+        (["run", "--threads", "-1"], "Invalid value for '--threads'", ""),
+        (["run", "--qps", "5", "--find-peak"], "--qps gives a rate and --find-peak searches one", "use one"),
+        (["run", "--scenario", "offline", "--qps", "5"], "--qps is for the server scenario", "--scenario server"),
+        (["run", "--scenario", "single-stream", "--batch", "8"], "--batch has no meaning", "drop it"),
+        (["run", "--weights", "a.onnx", "--workload", "resnet50,bert-large"], "several workloads", ""),
+        (["run", "--weights", "a.onnx", "--engine", "torch"], "only --engine onnx", ""),
+    ],
+)
+def test_mistakes(gputax: Gputax, words: list[str], complaint: str, hint: str) -> None:
+    done = gputax(*words)
+    assert done.returncode == 2, done.stderr
+    assert complaint in done.stderr
+    assert hint in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_the_traceback(gputax: Gputax) -> None:
+    done = gputax("--debug", "run", "--suite", "quik")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+
+
+def test_help_of_every_verb(gputax: Gputax) -> None:
+    listing = gputax("--help")
+    assert listing.returncode == 0
+    for verb in ("run", "models", "doctor"):
+        assert verb in listing.stdout
+        done = gputax(verb, "--help")
+        assert done.returncode == 0, done.stderr
+        assert "Usage:" in done.stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    import sys
+
+    code = (
+        "import sys; sys.argv = ['gputax', '--help']\n"
+        "from gputax.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'onnx', 'onnxruntime', 'pydantic', 'rich', 'pyarrow', 'scipy', 'mlperf_loadgen'}\n"
+        "print('HEAVY', sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "HEAVY []" in done.stdout
