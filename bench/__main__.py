@@ -1,0 +1,66 @@
+"""`make bench`: measure every figure, hold it against its goal, write `results/bench.json`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench import figures
+from gputax.results.files import write_text
+from gputax.results.store import now_text
+from gputax.worker.probes.facts import describe
+
+FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
+    "help": figures.help_time,
+    "offline": figures.offline_efficiency,
+    "single-stream-overhead": figures.single_stream_overhead,
+    "single-stream-ratio": figures.single_stream_ratio,
+    "no-op": figures.no_op_rates,
+    "server-peak": figures.server_peak_ratio,
+    "torch": figures.vs_naive_torch,
+    "quick": figures.quick_run,
+}
+# key, comparison, goal
+GOALS: tuple[tuple[str, str, float], ...] = (
+    ("offline_efficiency", ">=", 0.97),
+    ("single_stream_overhead_us", "<=", 15),
+    ("single_stream_ratio", "<=", 1.01),
+    ("noop_single_stream_qps", ">=", 100_000),
+    ("noop_server_valid", ">=", 1),
+    ("server_peak_ratio", ">=", 3),
+    ("help_ms", "<=", 150),
+    ("quick_peak_mb", "<=", 1500),
+    ("quick_s", "<=", 90),
+)
+OUT = Path("results/bench.json")
+
+
+def main(chosen: list[str]) -> int:
+    """Measure the named figures, or all; figures not chosen keep their last value."""
+    results: dict[str, Any] = json.loads(OUT.read_text()) if chosen and OUT.exists() else {}
+    for name in chosen or FIGURES:
+        print(f"bench: {name} …", file=sys.stderr, flush=True)
+        results.update(FIGURES[name]())
+    described = describe()
+    results["measured_at"] = now_text()
+    results["host"] = {key: described["host"].get(key) for key in ("cpu_model", "cores_online", "load_averages")}
+    results["device_label"] = f"CPU ({described['host'].get('cpu_model')}), not a GPU"
+    write_text(OUT, json.dumps(results, indent=2) + "\n")
+    missed = 0
+    for key, comparison, goal in GOALS:
+        if key in results and results[key] is not None:
+            value = float(results[key])
+            met = value >= goal if comparison == ">=" else value <= goal
+            missed += not met
+            print(f"{'ok    ' if met else 'MISSED'} {key} = {value:.4g} (goal {comparison} {goal:g})")
+    if results.get("vs_naive_torch") is not None:
+        print(f"       vs_naive_torch = {results['vs_naive_torch']:.3g}")
+    print(f"written: {OUT}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

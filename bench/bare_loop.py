@@ -1,0 +1,96 @@
+"""The plain loop that people write by hand, in a process of its own: the other side of every ratio.
+
+Speaks one line each way: `{"seconds": s}` in, `{"median_ns": n, "samples_per_s": r}` out. While it waits it is idle.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def onnx_call(batch: int, threads: int) -> Callable[[], object]:
+    """Return one `session.run` with the seeded ResNet-50 and the inputs that the worker uses too."""
+    import onnxruntime
+
+    from gputax.worker.workloads import load_workload
+    from gputax.worker.workloads.weights import ensure
+
+    workload = load_workload("resnet50")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(ensure(workload).path), options, providers=["CPUExecutionProvider"])
+    inputs = workload.synthetic_inputs(batch, 7)
+    return lambda: session.run(None, inputs)
+
+
+def torch_call(batch: int, threads: int) -> Callable[[], object]:
+    """Return one eager forward pass, as in most hand-written benchmarks."""
+    import torch
+    import transformers
+
+    from gputax.worker.engines.torch_modules import build_module
+    from gputax.worker.workloads import load_workload
+
+    torch.set_num_threads(threads)
+    module = build_module(transformers, torch, "resnet50", 7).eval()
+    pixels = torch.from_numpy(load_workload("resnet50").synthetic_inputs(batch, 7)["pixel_values"])
+
+    def call() -> object:
+        with torch.no_grad():
+            return module(pixel_values=pixels).logits
+
+    return call
+
+
+def synthetic_call(latency_us: int) -> Callable[[], object]:
+    """Return one programmed delay."""
+    from gputax.plan.engine_spec import parse_engine
+    from gputax.worker.engines.engine import EngineRequest
+    from gputax.worker.engines.synthetic import SyntheticEngine
+
+    options = parse_engine(f"synthetic:latency_us={latency_us}").options
+    engine = SyntheticEngine(EngineRequest("resnet50", options, "cpu", "fp32", 1, 1))
+    return lambda: engine.run(0, 1)
+
+
+CALLS: dict[str, Callable[..., Callable[[], object]]] = {
+    "onnx": onnx_call,
+    "torch": torch_call,
+    "synthetic": synthetic_call,
+}
+
+
+def timed(call: Callable[[], object], seconds: float) -> list[int]:
+    """Time calls for so many seconds, after one that is dropped."""
+    call()
+    durations_ns = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter_ns()
+        call()
+        durations_ns.append(time.perf_counter_ns() - start)
+    return durations_ns
+
+
+def main(kind: str, *arguments: str) -> None:
+    """Serve requests for loops until the pipe ends."""
+    numbers = [int(word) for word in arguments]
+    call = CALLS[kind](*numbers)
+    batch = numbers[0] if kind != "synthetic" else 1
+    call()
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        request: dict[str, Any] = json.loads(line)
+        durations_ns = timed(call, request["seconds"])
+        rate = batch * len(durations_ns) * 1e9 / sum(durations_ns)
+        print(json.dumps({"median_ns": statistics.median(durations_ns), "samples_per_s": rate}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,210 @@
+"""Every figure of `results/bench.json`, one function each."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.sides import BareLoop, worker
+from gputax.measure.cell import measure_cell
+from gputax.measure.sizing import stream_load
+from gputax.measure.summary import summarise
+from gputax.measure.view import SilentView
+from gputax.plan.cells import Cell, LoadPlan
+from gputax.plan.load import Load
+from gputax.results.importers.loadgen_logs import parse_detail
+from gputax.results.store import read_record
+from gputax.worker.probes.cpu_allowance import cpu_allowance
+
+PAIRS = 8
+BLOCK_S = 3.0
+NOOP_SERVER_QPS = 50_000
+
+
+def offline_efficiency() -> dict[str, Any]:
+    """Samples per second of offline over the bare ONNX Runtime loop: ResNet-50, batch 8, same threads and input."""
+    session, bare = worker("onnx"), BareLoop("onnx", 8, cpu_allowance().threads)
+    ratios = []
+    try:
+        cell = Cell(session.setup, "offline", 8, load=LoadPlan(duration_s=BLOCK_S))
+        load = stream_load(cell, session.pilot(8))
+        bare.run(1.0)
+        for pair in range(PAIRS):
+            ours, theirs = _both(
+                pair,
+                lambda: summarise("offline", session.apply(load).columns).throughput_per_s,
+                lambda: bare.run(BLOCK_S)["samples_per_s"],
+            )
+            ratios.append(ours / theirs)
+    finally:
+        session.end()
+        bare.close()
+    return {"offline_efficiency": statistics.median(ratios), "offline_efficiency_pairs": ratios}
+
+
+def single_stream_overhead() -> dict[str, Any]:
+    """LoadGen's own median of a 200 µs delay minus the bare loop's median of the same."""
+    session, bare = worker("synthetic:latency_us=200"), BareLoop("synthetic", 200)
+    differences = []
+    try:
+        load = Load("single-stream", min_queries=5000, expected_latency_ns=100_000)
+        for pair in range(PAIRS):
+            ours, theirs = _both(
+                pair,
+                lambda: _loadgen_median_ns(session.apply(load).logs),
+                lambda: bare.run(1.0)["median_ns"],
+            )
+            differences.append((ours - theirs) / 1000)
+    finally:
+        session.end()
+        bare.close()
+    return {"single_stream_overhead_us": statistics.median(differences), "single_stream_overhead_pairs": differences}
+
+
+def single_stream_ratio() -> dict[str, Any]:
+    """Median single-stream latency of ResNet-50 over the bare loop's."""
+    session, bare = worker("onnx", max_batch=1), BareLoop("onnx", 1, cpu_allowance().threads)
+    ratios = []
+    try:
+        call_ns = session.pilot(1).call_ns
+        load = Load("single-stream", min_queries=int(BLOCK_S * 1e9 / call_ns), expected_latency_ns=int(call_ns / 2))
+        bare.run(1.0)
+        for pair in range(PAIRS):
+            ours, theirs = _both(
+                pair,
+                lambda: _loadgen_median_ns(session.apply(load).logs),
+                lambda: bare.run(BLOCK_S)["median_ns"],
+            )
+            ratios.append(ours / theirs)
+    finally:
+        session.end()
+        bare.close()
+    return {"single_stream_ratio": statistics.median(ratios), "single_stream_ratio_pairs": ratios}
+
+
+def no_op_rates() -> dict[str, Any]:
+    """The floor: single-stream queries per second with an engine that does nothing, and 50,000/s server VALID."""
+    session = worker("synthetic:latency_us=0")
+    try:
+        stream = Load("single-stream", min_queries=200_000, expected_latency_ns=1000)
+        rates = [summarise("single-stream", session.apply(stream).columns).throughput_per_s for _ in range(3)]
+        server = Load(
+            "server",
+            batch_size=32,
+            min_queries=100_000,
+            target_qps=NOOP_SERVER_QPS,
+            bound_ns=15_000_000,
+        )
+        verdicts = []
+        for _ in range(5):
+            observation = session.apply(server)
+            log = parse_detail(observation.logs["mlperf_log_detail.txt"])
+            verdicts.append({"valid": log.valid, "p99_ms": (log.percentile_ns("99.00") or 0) / 1e6})
+    finally:
+        session.end()
+    return {
+        "noop_single_stream_qps": statistics.median(rates),
+        "noop_server_qps": NOOP_SERVER_QPS,
+        "noop_server_valid": sum(verdict["valid"] for verdict in verdicts) > len(verdicts) / 2,
+        "noop_server_runs": verdicts,
+    }
+
+
+def server_peak_ratio() -> dict[str, Any]:
+    """Highest valid server rate with batching over the same without: 4 ms + 0.2 ms per sample, 15 ms bound."""
+    engine = "synthetic:latency_us=4000,per_sample_us=200"
+    session = worker(engine)
+    peaks = {}
+    try:
+        for batch in (1, 32):
+            plan = LoadPlan(duration_s=0, min_samples=1000, find_peak=True, bound_ms=15.0)
+            cell = Cell(session.setup, "server", batch, load=plan)
+            peaks[batch] = measure_cell(session, cell, SilentView()).observation.load.target_qps
+    finally:
+        session.end()
+    return {"server_peak_ratio": peaks[32] / peaks[1], "server_peak_qps": {str(key): peaks[key] for key in peaks}}
+
+
+def vs_naive_torch() -> dict[str, Any]:
+    """Offline samples per second over a plain eager torch loop, batch 8, where torch is installed."""
+    try:
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError:
+        return {"vs_naive_torch": None, "vs_naive_torch_why": "torch is not installed; `make test-torch` installs it"}
+    session, bare = worker("onnx"), BareLoop("torch", 8, cpu_allowance().threads)
+    ratios = []
+    try:
+        load = stream_load(Cell(session.setup, "offline", 8, load=LoadPlan(duration_s=BLOCK_S)), session.pilot(8))
+        bare.run(1.0)
+        for pair in range(PAIRS // 2):
+            ours, theirs = _both(
+                pair,
+                lambda: summarise("offline", session.apply(load).columns).throughput_per_s,
+                lambda: bare.run(BLOCK_S)["samples_per_s"],
+            )
+            ratios.append(ours / theirs)
+    finally:
+        session.end()
+        bare.close()
+    return {"vs_naive_torch": statistics.median(ratios), "vs_naive_torch_pairs": ratios}
+
+
+def help_time() -> dict[str, Any]:
+    """Milliseconds that `gputax --help` takes beyond an empty Python start."""
+    more = [
+        _wall_ms([sys.executable, "-m", "gputax", "--help"]) - _wall_ms([sys.executable, "-c", "pass"])
+        for _ in range(15)
+    ]
+    return {"help_ms": statistics.median(more)}
+
+
+def quick_run() -> dict[str, Any]:
+    """Wall time and memory of `gputax run --suite quick`: coordinator and worker at their largest, added up."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "quick"
+        started = time.monotonic()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gputax", "run", "--suite", "quick", "--out", str(out)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        worker_mb = 0.0
+        for benchmark in read_record(out).benchmarks:
+            telemetry = json.loads((out / benchmark.telemetry_file).read_text())
+            worker_mb = max(worker_mb, *telemetry["rss_mb"])
+    return {
+        "quick_s": seconds,
+        "quick_exit_code": process.returncode,
+        "quick_peak_mb": usage.ru_maxrss / 1024 + worker_mb,
+    }
+
+
+def _both(pair: int, ours: Any, theirs: Any) -> tuple[float, float]:
+    """Run both sides, in alternating order so that drift cancels."""
+    if pair % 2:
+        second, first = theirs(), ours()
+        return first, second
+    return ours(), theirs()
+
+
+def _loadgen_median_ns(logs: dict[str, str]) -> float:
+    median = parse_detail(logs["mlperf_log_detail.txt"]).percentile_ns("50.00")
+    assert median is not None
+    return median
+
+
+def _wall_ms(words: list[str]) -> float:
+    started = time.perf_counter()
+    subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
+    return (time.perf_counter() - started) * 1000
