@@ -45,6 +45,32 @@ class TestEnvironment:
             os.kill(pid, 0)
 
 
+def test_an_interrupt_in_the_middle_of_waiting_does_not_make_the_next_wait_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection = WorkerConnection(environment_named("bare"))
+    real = os.waitpid
+
+    def interrupted(pid: int, options: int) -> tuple[int, int]:
+        monkeypatch.setattr(os, "waitpid", real)
+        real(pid, 0) if options == 0 else real(pid, options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "waitpid", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _ = connection.ended
+    connection.end()
+    assert connection.ended
+
+
+def test_an_exit_code_that_was_lost_to_an_interrupt_still_counts_as_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = WorkerConnection(environment_named("bare"))
+    os.kill(connection.pid, 9)
+    os.waitpid(connection.pid, 0)
+    connection.end()
+    assert connection.ended
+
+
 def test_an_unknown_environment_is_a_usage_error_that_names_the_known_ones() -> None:
     with pytest.raises(UsageError) as raised:
         environment_named("bear")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from typing import Any
+
+from gputax.environments.child import ChildProcess
 
 
 class Bare:
@@ -13,16 +14,9 @@ class Bare:
 
     name = "bare"
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start a worker in a session of its own, so that Ctrl-C reaches only the coordinator."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "gputax.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
+    def start(self) -> ChildProcess:
+        """Start a worker as a child of this process."""
+        return ChildProcess([sys.executable, "-m", "gputax.worker"], {**os.environ, "PYTHONUNBUFFERED": "1"})
 
     def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
         """Tell that no container lies between: the worker's own cgroup, pid and host name."""
