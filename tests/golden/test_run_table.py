@@ -31,6 +31,7 @@ def record() -> RunRecord:
     few = WarningRecord(code="too-few-samples", text="p99 needs 662 samples", value=500)
     return RunRecord(
         gputax_version="0", timestamp="2026-01-01T00:00:00+00:00", complete=True, plan_id="p",
+        sessions=("2026-01-01", "2026-01-02"),
         cells_planned=("a", "b", "c", "d"), environment="bare", device="cpu",
         device_label="CPU (Test CPU), not a GPU", gpu_info=GpuInfo(name="no GPU used: Test CPU"),
         benchmarks=(
@@ -38,9 +39,10 @@ def record() -> RunRecord:
             benchmark(
                 "b", scenario="server", valid=False, loadgen=LoadGenVerdict(valid=False), mean_batch_size=2.34,
                 latency_bound_ms=300.0, latency_bound_source="ours: 10 x p90", judged_percentile=0.9,
+                target_qps=1300.0, rate_source="chosen by gputax", session=2,
                 warnings=(busy[1],),
             ),
-            benchmark("c", scenario="saturate", loadgen=None, throughput_samples_per_sec=12.3456),
+            benchmark("c", throughput_half_width_percent=1.234, session=2, scenario="saturate", loadgen=None, throughput_samples_per_sec=12.3456),
         ),
         failures=(Failure(cell="d", kind="EngineError", what="it broke [here]", next="look"),),
         warnings=(WarningRecord(code="device-auto", text="device auto chose cpu"),),

@@ -10,25 +10,44 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from gputax.results.record import RunRecord
 from gputax.results.store import read_record
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 SLOW = "synthetic:latency_us=2000"
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_process_outlives_its_test() -> Iterator[None]:
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe:
+                pipe.close()
+
+
 def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "gputax", *words],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    STARTED.append(process)
+    return process
 
 
 def wait_for(process: subprocess.Popen[str], text: str) -> str:
@@ -91,10 +110,30 @@ def test_an_interrupt_keeps_what_is_done_and_the_same_command_resumes(
     record = read_record(tmp_path / "o")
     assert record.complete
     assert record.benchmarks[0] == first.benchmarks[0], "what was measured is not measured again"
+    assert [benchmark.session for benchmark in record.benchmarks] == [1, 2, 2, 2]
+    assert "Measured in the session of" in done.stdout
     assert len(record.benchmarks) == 4
     events = [json.loads(line)["event"] for line in (tmp_path / "o/events.jsonl").read_text().splitlines()]
     assert events.count("run started") == 2
     assert "interrupted" in events
+
+
+def test_a_resume_on_another_machine_is_refused(tmp_path: Path, tiny_suite: str) -> None:
+    words = ("run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o")
+    process = start(tmp_path, *words)
+    wait_for(process, "[2/4]")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    before = (tmp_path / "o/benchmark_results.json").read_bytes()
+    code = "import os, runpy; os.sched_setaffinity(0, {0}); runpy.run_module('gputax', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3, done.stdout
+    assert "not what the earlier cells were measured on" in done.stderr
+    assert "cpu_allowance.affinity" in done.stderr
+    kept = read_record(tmp_path / "o").benchmarks
+    assert kept == RunRecord.model_validate_json(before).benchmarks, "nothing is lost by the refusal"
 
 
 def test_without_out_the_unfinished_directory_is_found_again(tmp_path: Path, tiny_suite: str, gputax: Gputax) -> None:

@@ -101,7 +101,7 @@ def test_a_dry_run_shows_the_cells_and_touches_nothing(gputax: Gputax, tmp_path:
     done = gputax("run", "--suite", "standard", "--dry-run")
     assert done.returncode == 0
     assert "resnet50 server batch 32 (bare)" in done.stdout
-    assert "7 cells" in done.stdout
+    assert "7 cells, at least" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
@@ -123,3 +123,21 @@ def test_a_given_rate_that_is_too_high_is_invalid_and_exits_5(gputax: Gputax, ti
     assert benchmark["valid"] is False
     assert benchmark["loadgen"]["invalid_reasons"]
     assert any(warning["code"] == "loadgen-invalid" for warning in benchmark["warnings"])
+    assert benchmark["rate_source"] == "given by --qps"
+    assert [(attempt["kind"], attempt["held"]) for attempt in benchmark["attempts"]] == [("measurement", False)]
+
+
+def test_every_rate_that_was_tried_is_kept(gputax: Gputax, tiny_suite: str) -> None:
+    # The pilot's batch of 8 is fast, but a bound of one single request leaves no room to wait: rates are stepped down.
+    done = gputax(
+        "run", "--engine", "synthetic:latency_us=4000", "--suite", tiny_suite, "--scenario", "server",
+        "--bound-ms", "4.5", "--batch", "4", "--out", "o", "--json",
+    )  # fmt: skip
+    assert done.returncode in (0, 5), done.stderr
+    (benchmark,) = json.loads(done.stdout)["benchmarks"]
+    measurements = [attempt for attempt in benchmark["attempts"] if attempt["kind"] == "measurement"]
+    assert len(measurements) == 3, "this bound cannot hold at any of the three rates"
+    rates = [attempt["rate_per_s"] for attempt in measurements]
+    assert rates == sorted(rates, reverse=True)
+    assert not any(attempt["held"] for attempt in measurements)
+    assert any(warning["code"] == "rate-stepped-down" for warning in benchmark["warnings"])

@@ -41,7 +41,9 @@ class LiveView:
         self._total = len(cells)
         self._clock.run_started(cells)
         resumed_text = f", {resumed} measured before" if resumed else ""
-        self._progress.console.print(f"[bold]gputax[/bold]: {len(cells)} cells{resumed_text} → {directory}")
+        self._progress.console.print(
+            f"[bold]gputax[/bold]: {len(cells)} cell{'s' if len(cells) != 1 else ''}{resumed_text} → {directory}"
+        )
 
     def cell_started(self, cell: Cell, number: int) -> None:
         """Begin a new bar."""
@@ -59,10 +61,11 @@ class LiveView:
 
     def progress(self, done: int, total: int) -> None:
         """Move the bar."""
-        if self._task is None or not total:
+        if self._task is None or not total or not done:
             return
         left_s = self._clock.left_s(done, total)
-        detail = f"{min(100, 100 * done // total)} %  {self._clock.rate_per_s(done):.4g} samples/s  {left_s:.0f} s left"
+        rate = f"{self._clock.rate_per_s(done):.4g} samples/s"
+        detail = f"{min(100, 100 * done // total)} %  {rate}  whole run {left_s:.0f} s more"
         self._progress.update(self._task, total=total, completed=done, detail=detail)
 
     def cell_ended(self, benchmark: Benchmark) -> None:

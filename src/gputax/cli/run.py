@@ -38,7 +38,12 @@ EXIT_INVALID = 5
 @click.option("--dataset", default="", help="ImageNet-style folder with val_map.txt instead of synthetic inputs.")
 @click.option("--qps", default=0.0, type=click.FloatRange(0), help="Server: arrivals per second. [default: found]")
 @click.option("--find-peak", is_flag=True, help="Server: find the highest valid rate, with repeated probes.")
-@click.option("--bound-ms", default=0.0, type=click.FloatRange(0), help="Server: latency bound. [default: workload's]")
+@click.option(
+    "--bound-ms",
+    default=0.0,
+    type=click.FloatRange(0),
+    help="Server: latency bound of the suite's percentile. [default: workload's]",
+)
 @click.option("--max-wait-us", default=0, type=click.IntRange(0), help="Server: how long the batcher may wait.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0), help="Seed of weights and inputs.")
 @click.option("--out", default="", help="Result directory. [default: results/ENV-TIME, or the unfinished one]")
@@ -119,8 +124,10 @@ def _show_plan(cells: tuple[Cell, ...], as_json: bool) -> int:
         click.echo(json.dumps([cell.to_dict() for cell in cells], indent=2))
         return 0
     for cell in cells:
-        click.echo(f"{cell_title(cell):<60} about {expected_s(cell):5.0f} s")
-    click.echo(f"{len(cells)} cells, about {sum(expected_s(cell) for cell in cells):.0f} s; nothing was measured")
+        click.echo(f"{cell_title(cell):<60} at least {expected_s(cell):5.0f} s")
+    total_s = sum(expected_s(cell) for cell in cells)
+    click.echo(f"{len(cells)} cells, at least {total_s:.0f} s; a slow device takes longer, because a stream or server")
+    click.echo("needs 64 queries and offline 5 batches. Nothing was measured.")
     return 0
 
 

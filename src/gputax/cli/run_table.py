@@ -7,17 +7,21 @@ from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gputax.results.record import Benchmark, RunRecord
 
-WIDTH_WITHOUT_TERMINAL = 120
+WIDTH_WITHOUT_TERMINAL = 130
+BATCH_SCENARIOS = ("offline", "saturate")
 
 
 def run_table(record: RunRecord, directory: Path, stream: TextIO) -> None:
     """Write the run's results for people."""
     width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
     console = Console(file=stream, highlight=False, width=width)
-    table = Table(title=f"{record.environment} on {record.device_label}", title_justify="left")
+    threads = ", ".join(sorted({plural(each.threads, "thread") for each in record.benchmarks}))
+    title = f"{record.environment} on {record.device_label}" + (f", {threads}" if threads else "")
+    table = Table(title=Text(title), title_justify="left")
     for title in ("workload", "scenario", "batch"):
         table.add_column(title)
     for title in ("samples/s", "p50 ms", "p90 ms", "p99 ms", "samples"):
@@ -36,18 +40,24 @@ def run_table(record: RunRecord, directory: Path, stream: TextIO) -> None:
 
 
 def _row(benchmark: Benchmark) -> tuple[str, ...]:
-    batch = str(benchmark.batch_size)
+    batch, samples = str(benchmark.batch_size), str(benchmark.samples)
+    rate = _number(benchmark.throughput_samples_per_sec)
+    if benchmark.throughput_half_width_percent is not None:
+        rate += f" ±{benchmark.throughput_half_width_percent:.2g} %"
     if benchmark.scenario == "server":
         batch = f"≤{benchmark.batch_size} (mean {benchmark.mean_batch_size:.1f})"
+        rate += f" of {_number(benchmark.target_qps)} offered"
+    if benchmark.scenario in BATCH_SCENARIOS:
+        samples += f" in {benchmark.queries} batches"
     return (
         benchmark.workload,
         benchmark.scenario.replace("_", "-"),
         batch,
-        _number(benchmark.throughput_samples_per_sec),
+        rate,
         _number(benchmark.latency_p50_ms),
         _number(benchmark.latency_p90_ms),
         _number(benchmark.latency_p99_ms),
-        str(benchmark.samples),
+        samples,
         _judgement(benchmark),
     )
 
@@ -70,13 +80,39 @@ def _number(value: float | None) -> str:
 def notes(record: RunRecord) -> list[str]:
     """Return what must be read with the table, each thing said once."""
     lines = [f"Claim: {claim}." for claim in dict.fromkeys(benchmark.claim for benchmark in record.benchmarks)]
-    if any(benchmark.scenario in ("offline", "saturate") for benchmark in record.benchmarks):
+    if any(benchmark.scenario in BATCH_SCENARIOS for benchmark in record.benchmarks):
         lines.append("Latency of offline and saturate is that of one batch.")
+    if any(benchmark.loadgen and not benchmark.load.get("official") for benchmark in record.benchmarks):
+        lines.append("VALID is LoadGen's word on this suite's own minimums; for offline that is the number of samples.")
+    lines.append("± is the 95 % interval within this run; another run may differ by more.")
     for benchmark in record.benchmarks:
-        if (benchmark.latency_bound_source or "").startswith("ours"):
-            lines.append(f"Bound of {benchmark.cell}: {benchmark.latency_bound_source}.")
+        lines += _server_notes(benchmark)
+    if any("too-few-samples" in {each.code for each in benchmark.warnings} for benchmark in record.benchmarks):
+        lines.append("–: too few queries or batches for that percentile (p50 needs 10, p90 64, p95 130, p99 662).")
+    for number, started_at in enumerate(record.sessions, start=1):
+        cells = [benchmark.cell for benchmark in record.benchmarks if benchmark.session == number]
+        if len(record.sessions) > 1 and cells:
+            lines.append(f"Measured in the session of {started_at}: {', '.join(cells)}.")
     lines += [f"Note: {warning.text}" for warning in record.warnings]
     return lines + _warnings(record.benchmarks)
+
+
+def _server_notes(benchmark: Benchmark) -> list[str]:
+    if benchmark.scenario != "server":
+        return []
+    lines = [f"Rate of {benchmark.cell}: {benchmark.rate_source}."]
+    if (benchmark.latency_bound_source or "").startswith("ours"):
+        lines.append(f"Bound of {benchmark.cell}: {benchmark.latency_bound_source}.")
+    if not (benchmark.rate_source or "").startswith("given"):
+        lines.append(
+            f"To compare servers, pin both: --qps {benchmark.target_qps:.4g} --bound-ms {benchmark.latency_bound_ms:g}"
+        )
+    return lines
+
+
+def plural(count: int, word: str) -> str:
+    """Return the count with its word: 1 thread, 2 threads."""
+    return f"{count} {word}" + ("" if count == 1 else "s")
 
 
 def _warnings(benchmarks: tuple[Benchmark, ...]) -> list[str]:
@@ -88,8 +124,7 @@ def _warnings(benchmarks: tuple[Benchmark, ...]) -> list[str]:
     lines = []
     for code, cases in by_code.items():
         if code == "too-few-samples":
-            lines.append("–: too few samples for that percentile (p50 needs 10, p90 64, p95 130, p99 662).")
-            continue
+            continue  # the table shows a dash, and one line above says why
         _, text, cell = max(cases)
         cells = len({case[2] for case in cases})
         shared = f"; worst of {cells} cells" if cells > 1 else ""

@@ -62,7 +62,7 @@ class Clock:
 
 
 def expected_s(cell: Cell) -> float:
-    """Return a rough guess at a cell's time, from its plan alone."""
+    """Return the least time of a cell, from its plan alone; a slow device needs longer for 64 queries or 5 batches."""
     return (cell.load.duration_s or cell.load.max_duration_s or 30.0) * 1.1 + CELL_OVERHEAD_S
 
 
@@ -97,7 +97,7 @@ class PlainView:
         self._total = len(cells)
         self._clock.run_started(cells)
         resumed_text = f", {resumed} of them measured before" if resumed else ""
-        self._say(f"gputax: {len(cells)} cells{resumed_text} -> {directory}")
+        self._say(f"gputax: {len(cells)} cell{'s' if len(cells) != 1 else ''}{resumed_text} -> {directory}")
 
     def cell_started(self, cell: Cell, number: int) -> None:
         """Say which cell."""
@@ -111,11 +111,11 @@ class PlainView:
 
     def progress(self, done: int, total: int) -> None:
         """Say how far, now and then."""
-        if time.monotonic() - self._last_line >= LINE_INTERVAL_S and total:
+        if time.monotonic() - self._last_line >= LINE_INTERVAL_S and total and done:
             percent = min(100.0, 100.0 * done / total)
             self._say(
-                f"    {percent:3.0f} %  {self._clock.rate_per_s(done):.4g} samples/s  "
-                f"about {self._clock.left_s(done, total):.0f} s left"
+                f"    {percent:3.0f} % of this cell, {self._clock.rate_per_s(done):.4g} samples/s, "
+                f"the whole run about {self._clock.left_s(done, total):.0f} s more"
             )
 
     def cell_ended(self, benchmark: Benchmark) -> None:

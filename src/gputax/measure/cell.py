@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -31,6 +33,16 @@ MAIN_TRIES = 3
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """One server rate that was tried."""
+
+    rate_per_s: float
+    kind: Literal["probe", "measurement"]
+    held: bool
+    over_bound_share: float
+
+
+@dataclass(frozen=True)
 class Measured:
     """One cell's figures with all that is needed to check them."""
 
@@ -41,7 +53,8 @@ class Measured:
     warmup_s: float
     bound: Bound | None
     notices: tuple[Notice, ...]
-    probes: tuple[tuple[float, bool], ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    rate_source: str = ""
 
     @property
     def valid(self) -> bool:
@@ -74,44 +87,51 @@ def _measure_server(session: WorkerSession, cell: Cell, pilot: Pilot, view: RunV
     warmup_s = pilot.elapsed_s + (0.0 if single is pilot else single.elapsed_s)
     bound = server_bound(cell, single)
     capacity = max(pilot.rate_per_s, single.rate_per_s)
-    search = _search_rate(session, cell, bound, capacity, view)
-    rate = search.rate_per_s
+    attempts: list[Attempt] = []
+    rate, source = _search_rate(session, cell, bound, capacity, attempts, view)
     for attempt in range(MAIN_TRIES):
         view.phase(f"measuring at {rate:.4g} queries/s, bound {bound.ms:g} ms")
         load = server_load(cell, rate, bound, query_count(cell.load, rate, _fewest(cell)))
-        measured = _judged(cell, session.apply(load), warmup_s, bound, search.probes)
+        measured = _judged(cell, session.apply(load), warmup_s, bound)
+        attempts.append(Attempt(rate, "measurement", measured.valid, measured.over_bound_share or 0.0))
         too_fast = measured.log is not None and not measured.log.values.get("early_stopping_met", True)
         if cell.load.qps or measured.valid or not too_fast or attempt == MAIN_TRIES - 1:
-            return measured
+            break
         view.phase(f"{rate:.4g}/s was too fast for the bound; trying {rate * rates.STEP_DOWN:.4g}/s")
         rate *= rates.STEP_DOWN
-    raise AssertionError("unreachable: the last attempt returns")
+    lost = [each for each in attempts if each.kind == "measurement" and not each.held and each.rate_per_s != rate]
+    if lost:
+        tried = ", ".join(f"{each.rate_per_s:.4g}/s ({100 * each.over_bound_share:.0f} % late)" for each in lost)
+        note = Notice("rate-stepped-down", f"measured before and too fast for the bound: {tried}", float(len(lost)))
+        measured = dataclasses.replace(measured, notices=(*measured.notices, note))
+    return dataclasses.replace(measured, attempts=tuple(attempts), rate_source=source)
 
 
 def _search_rate(
-    session: WorkerSession, cell: Cell, bound: Bound, capacity_per_s: float, view: RunView
-) -> rates.RateSearch:
+    session: WorkerSession, cell: Cell, bound: Bound, capacity_per_s: float, attempts: list[Attempt], view: RunView
+) -> tuple[float, str]:
+    """Return the rate to measure at and who chose it; every probe is added to `attempts`."""
     plan = cell.load
     if plan.qps:
-        return rates.RateSearch(plan.qps, ())
+        return plan.qps, "given by --qps"
 
     def probe(rate: float, repeat: int) -> bool:
         view.phase(f"probing {rate:.4g} queries/s")
         queries = max(_fewest(cell) if plan.find_peak else FEWEST_QUERIES, int(PROBE_S * rate))
-        load = server_load(cell, rate, bound, queries, seed_offset=repeat)
-        observation = session.apply(load)
-        if plan.find_peak:
-            return _judged(cell, observation, 0.0, bound).valid
-        late = latencies_ns("server", observation.columns) > bound.ms * 1e6
-        return float(np.mean(late)) <= 1.0 - plan.percentile
+        probed = _judged(cell, session.apply(server_load(cell, rate, bound, queries, seed_offset=repeat)), 0.0, bound)
+        late = probed.over_bound_share or 0.0
+        held = probed.valid if plan.find_peak else late <= 1.0 - plan.percentile
+        attempts.append(Attempt(rate, "probe", held, late))
+        return held
 
     if plan.find_peak:
-        return rates.find_peak(capacity_per_s, probe)
+        search = rates.find_peak(capacity_per_s, probe)
+        return search.rate_per_s, f"peak: {search.rate_per_s:.4g}/s held, {search.first_failing_per_s:.4g}/s did not"
     rate = rates.FIRST_SHARE * capacity_per_s
     measurement_s = query_count(plan, rate, _fewest(cell)) / rate
-    if measurement_s < PROBE_WORTH * max(PROBE_S, FEWEST_QUERIES / rate):
-        return rates.RateSearch(rate, ())
-    return rates.find_rate(capacity_per_s, probe)
+    if measurement_s >= PROBE_WORTH * max(PROBE_S, FEWEST_QUERIES / rate):
+        rate = rates.find_rate(capacity_per_s, probe).rate_per_s
+    return rate, f"chosen by gputax from the pilot's {capacity_per_s:.4g} samples/s; it is no capacity"
 
 
 def _fewest(cell: Cell) -> int:
@@ -124,12 +144,15 @@ def _judged(
     observation: Observation,
     warmup_s: float,
     bound: Bound | None,
-    probes: tuple[tuple[float, bool], ...] = (),
 ) -> Measured:
     figures = summarise(cell.scenario, observation.columns)
     detail = observation.logs.get("mlperf_log_detail.txt")
     log = parse_detail(detail) if detail else None
     notices = [*observation.notices, *figures.notices]
+    limit_s = cell.load.max_duration_s
+    if limit_s and figures.duration_s > 1.5 * limit_s:
+        text = f"took {figures.duration_s:.0f} s instead of {limit_s:g} s: fewer queries would carry no percentile"
+        notices.append(Notice("longer-than-asked", text, figures.duration_s))
     if log is not None:
         # Offline's percentiles are of one query that holds all samples; ours are of batches.
         if cell.scenario != "offline":
@@ -145,5 +168,4 @@ def _judged(
         warmup_s=warmup_s,
         bound=bound,
         notices=tuple(notices),
-        probes=probes,
     )

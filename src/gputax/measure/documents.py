@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from gputax import __version__
@@ -17,6 +18,7 @@ from gputax.results.record import (
     Failure,
     GpuInfo,
     LoadGenVerdict,
+    RateAttempt,
     RunRecord,
     WarningRecord,
 )
@@ -28,6 +30,7 @@ def empty_record(cells: tuple[Cell, ...], plan: str, timestamp: str) -> RunRecor
         gputax_version=__version__,
         timestamp=timestamp,
         complete=False,
+        sessions=(timestamp,),
         plan_id=plan,
         cells_planned=tuple(cell.id for cell in cells),
         environment=cells[0].environment,
@@ -44,7 +47,7 @@ def described_record(
     device = str(facts["device"])
     gpus = described.get("devices", {}).get("gpus") or []
     used = gpus[0] if device == "cuda" and gpus else {}
-    name = _device_name(device, host, facts, used)
+    name = device_name_of(described, facts)
     engine = {key: value for key, value in facts.items() if key not in ("notices", "prepare_s")}
     setups = {**record.fingerprint.get("setups", {}), str(facts["workload"]): engine}
     return record.model_copy(
@@ -75,7 +78,7 @@ def described_record(
     )
 
 
-def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: str) -> Benchmark:
+def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: str, session: int) -> Benchmark:
     """Return the record of one cell."""
     cell, figures, load = measured.cell, measured.figures, measured.observation.load
     workload = workload_facts(cell.setup.workload)
@@ -123,7 +126,11 @@ def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: st
         over_bound_share=measured.over_bound_share,
         loadgen=_verdict(measured),
         valid=measured.valid,
-        load={**load.to_dict(), "probes": [list(probe) for probe in measured.probes]},
+        rate_source=measured.rate_source or None,
+        attempts=tuple(RateAttempt(**dataclasses.asdict(each)) for each in measured.attempts),
+        throughput_half_width_percent=figures.throughput_half_width_percent,
+        session=session,
+        load={**load.to_dict(), "official": cell.load.official},
         started_at=started_at,
         warmup_s=measured.warmup_s,
         samples_file=f"samples/{cell.id}.parquet",
@@ -151,12 +158,14 @@ def _verdict(measured: Measured) -> LoadGenVerdict | None:
     )
 
 
-def _device_name(device: str, host: dict[str, Any], facts: dict[str, Any], gpu: dict[str, Any]) -> str:
+def device_name_of(described: dict[str, Any], facts: dict[str, Any]) -> str:
+    """Return the name of the device that the engine used, from what the worker told."""
     if facts.get("device_name"):
         return str(facts["device_name"])
-    if device == "cuda":
-        return str(gpu.get("name") or "unknown NVIDIA device")
-    return str(host.get("cpu_model") or "unknown CPU")
+    if facts["device"] == "cuda":
+        gpus = described.get("devices", {}).get("gpus") or [{}]
+        return str(gpus[0].get("name") or "unknown NVIDIA device")
+    return str(described.get("host", {}).get("cpu_model") or "unknown CPU")
 
 
 def _gpu_info(device: str, name: str, gpu: dict[str, Any]) -> GpuInfo:

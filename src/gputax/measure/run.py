@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from gputax.environments import environment_named
 from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, UsageError
@@ -85,7 +86,7 @@ class Run:
                     where=str(self._store.path),
                     next_step="choose another --out, or add --overwrite to measure again",
                 )
-            return existing.model_copy(update={"failures": ()})
+            return existing.model_copy(update={"failures": (), "sessions": (*existing.sessions, now_text())})
         return empty_record(self._cells, plan, now_text())
 
     def _one(self, cell: Cell) -> None:
@@ -108,15 +109,18 @@ class Run:
             environment = environment_named(cell.environment)
             session = WorkerSession(environment, cell.setup, self._view, self._stall_timeout_s)
             self._session = session
-            self._store.write_json("environment.json", session.described)
-            self.record = described_record(
+            described = described_record(
                 self.record, session.described, session.facts, environment.evidence(session.described)
             )
+            if self.record.benchmarks:
+                refuse_other_conditions(self.record.fingerprint, described.fingerprint, str(self._store.path))
+            self._store.write_json("environment.json", session.described)
+            self.record = described
         return self._session
 
     def _keep(self, measured: Measured, session: WorkerSession, started_at: str) -> None:
         cell = measured.cell
-        benchmark = benchmark_document(measured, session.facts, started_at)
+        benchmark = benchmark_document(measured, session.facts, started_at, len(self.record.sessions))
         for name, text in measured.observation.logs.items():
             self._store.write_text(f"cells/{cell.id}/{name}", text)
         self._store.write_text(benchmark.telemetry_file, json.dumps(measured.observation.telemetry) + "\n")
@@ -138,3 +142,25 @@ class Run:
     def _update(self, **changes: object) -> None:
         self.record = self.record.model_copy(update=changes)
         self._store.write_record(self.record)
+
+
+def refuse_other_conditions(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
+    """Refuse to add cells to a record whose earlier cells were measured under other conditions."""
+    changed = []
+    for part in ("host", "cpu_allowance", "gpus", "packages"):
+        if before.get(part) != now.get(part):
+            changed += _changes(part, before.get(part), now.get(part))
+    for workload in before.get("setups", {}):
+        changed += _changes(workload, before["setups"][workload], now["setups"].get(workload))
+    if changed:
+        raise PreflightError(
+            "this machine or its software is not what the earlier cells were measured on: " + "; ".join(changed[:4]),
+            where=where,
+            next_step="restore it, or measure everything anew with --overwrite or another --out",
+        )
+
+
+def _changes(name: str, before: Any, now: Any) -> list[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        return [line for key in before for line in _changes(f"{name}.{key}", before[key], now.get(key))]
+    return [] if before == now else [f"{name} was {before!r}, is {now!r}"]

@@ -17,6 +17,7 @@ PILOT_CALLS = 3
 # LoadGen generates queries for twice the hinted speed; half the pilot's latency leaves a fourfold reserve.
 HINT_SHARE = 0.5
 OFFLINE_RESERVE = 1.2
+FEWEST_BATCHES = 5
 # p90 needs 64 samples (LoadGen's early stopping); fewer say nothing of any percentile.
 FEWEST_QUERIES = 64
 # On a device whose single request is slower than the whole bound, queueing alone needs several service times.
@@ -75,9 +76,9 @@ def stream_load(cell: Cell, pilot: Pilot) -> Load:
     match cell.scenario:
         case "offline":
             # Sized by samples: with a minimum duration LoadGen calls a device INVALID that ran 10 % faster than its
-            # pilot. Only official runs owe the duration, and get a reserve. Whole batches, and three at least.
-            wanted = max(plan.min_samples if plan.official else 1, int(plan.duration_s * pilot.rate_per_s))
-            batches = max(3, -(-wanted // cell.batch_size))
+            # pilot. Only official runs owe the duration, and get a reserve. Whole batches, and five at least.
+            wanted = max(plan.min_samples, int(plan.duration_s * pilot.rate_per_s))
+            batches = max(FEWEST_BATCHES, -(-wanted // cell.batch_size))
             return Load(
                 "offline",
                 batch_size=cell.batch_size,
@@ -132,7 +133,7 @@ def server_bound(cell: Cell, single: Pilot) -> Bound:
     if single_ms <= facts.server_bound_ms:
         return Bound(facts.server_bound_ms, facts.bound_source)
     return Bound(
-        round(OWN_BOUND_MULTIPLE * single_ms, 1),
+        float(f"{OWN_BOUND_MULTIPLE * single_ms:.2g}"),  # two digits: a pilot knows no more
         f"ours: {OWN_BOUND_MULTIPLE} x this device's single-request p90 ({single_ms:.1f} ms), because that alone "
         f"exceeds the {facts.server_bound_ms:g} ms of {facts.bound_source}",
     )

@@ -12,11 +12,14 @@ from gputax.errors import CellError
 from gputax.plan.warnings import Notice
 from gputax.results.importers.loadgen_logs import LoadGenLog
 from gputax.stats.percentiles import percentile_table
+from gputax.stats.series import series_mean
 
 Columns = Mapping[str, npt.NDArray[np.int64]]
 # LoadGen's latency holds its own bookkeeping too, about 3 µs a query here; beyond this the two clocks disagree.
 AGREEMENT_SHARE = 0.05
 AGREEMENT_NS = 200_000
+# Fewer runs than this have no spread to speak of.
+FEWEST_RUNS = 5
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Figures:
     min_ns: float
     max_ns: float
     notices: tuple[Notice, ...]
+    throughput_half_width_percent: float | None = None
+    """Half of the 95 % interval of the mean time of a run, as far as this load alone can tell; None for a server."""
 
     def ms(self, percentile: str) -> float | None:
         """Return a percentile such as `p90` in milliseconds."""
@@ -78,7 +83,15 @@ def summarise(scenario: str, columns: Columns) -> Figures:
         min_ns=table.min_ns,
         max_ns=table.max_ns,
         notices=notices,
+        throughput_half_width_percent=None if scenario == "server" else _half_width_percent(latency),
     )
+
+
+def _half_width_percent(run_ns: npt.NDArray[np.int64]) -> float | None:
+    if len(run_ns) < FEWEST_RUNS:
+        return None
+    mean = series_mean(run_ns.astype(np.float64))
+    return 100.0 * mean.half_width(0.025) / mean.mean
 
 
 def clock_agreement(figures: Figures, log: LoadGenLog) -> list[Notice]:

@@ -142,6 +142,7 @@ def _load_plan(section: Mapping[str, Any], official: bool, where: str) -> LoadPl
             raise UsageError(f"{key} = {value!r} is not a number of zero or more", where=where)
     # A scenario that is sized by samples has no duration of its own.
     values.setdefault("duration_s", 0.0)
+    values.setdefault("min_samples", 1)
     plan = LoadPlan(**values, official=official)
     if not 0.5 <= plan.percentile < 1:
         raise UsageError(f"percentile = {plan.percentile} is not between 0.5 and 1", where=where)

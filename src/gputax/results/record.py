@@ -41,6 +41,15 @@ class LoadGenVerdict(Document):
     errors: int = 0
 
 
+class RateAttempt(Document):
+    """One server rate that was tried, whether it held or not: nothing is measured until it fits and then forgotten."""
+
+    rate_per_s: float
+    kind: Literal["probe", "measurement"]
+    held: bool
+    over_bound_share: float
+
+
 class Benchmark(Document):
     """One measured cell."""
 
@@ -76,6 +85,12 @@ class Benchmark(Document):
     latency_bound_source: str | None = None
     judged_percentile: float | None = None
     over_bound_share: float | None = None
+    rate_source: str | None = Field(default=None, description="server: who chose the rate, and from what")
+    attempts: tuple[RateAttempt, ...] = Field(default=(), description="server: every rate that was tried, in order")
+    throughput_half_width_percent: float | None = Field(
+        default=None, description="half of the 95 % interval within this run; another run may differ by more"
+    )
+    session: int = Field(default=1, description="which start of the command measured it; more than 1 after a resume")
     loadgen: LoadGenVerdict | None = None
     valid: bool
     load: dict[str, Any]
@@ -104,6 +119,7 @@ class RunRecord(Document):
     gputax_version: str
     timestamp: str
     complete: bool
+    sessions: tuple[str, ...] = Field(default=(), description="when the command was started: more than once if resumed")
     plan_id: str
     cells_planned: tuple[str, ...]
     environment: str

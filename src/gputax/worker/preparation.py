@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,15 +57,34 @@ def prepare(setup: Setup, say: Say) -> Prepared:
         "device": engine.device,
         "workload": setup.workload,
         "sample_count": area.count,
-        "samples": "dataset" if setup.dataset else "synthetic",
+        "samples": f"dataset {setup.dataset}" if setup.dataset else "synthetic",
+        "samples_sha256": _digest(area),
         "prepare_s": (time.perf_counter_ns() - started_ns) / 1e9,
     }
     facts.setdefault("notices", [])
+    if setup.dataset:
+        facts["notices"] = [*facts["notices"], _dataset_notice(setup.dataset, area.count).to_dict()]
     if setup.device == "auto" and spec.name != "synthetic":
         text = f"device auto chose {engine.device} ({facts['provider']})"
         facts["notices"] = [*facts["notices"], Notice("device-auto", text, None).to_dict()]
         say(text)
     return Prepared(engine, area, facts)
+
+
+def _dataset_notice(folder: str, count: int) -> Notice:
+    from gputax.worker.workloads.dataset import read_map
+
+    images = len(read_map(Path(folder)))
+    repeated = f", repeated to {count}" if images < count else f", the first {count} used"
+    return Notice("dataset", f"inputs are the {images} images of {folder}{repeated}", float(images))
+
+
+def _digest(area: SampleArea) -> str:
+    """Return a digest of the inputs themselves: a folder whose images changed is another measurement."""
+    digest = hashlib.sha256()
+    for name in sorted(area.arrays):
+        digest.update(np.ascontiguousarray(area.arrays[name][: area.count]).data)
+    return digest.hexdigest()[:16]
 
 
 def rounded_sample_count(wanted: int, max_batch: int) -> int:

@@ -47,8 +47,8 @@ def test_offline_is_sized_by_whole_batches_so_that_a_fast_moment_cannot_make_it_
     assert load.min_duration_s == 0
 
 
-def test_offline_asks_for_three_batches_at_least() -> None:
-    assert stream_load(cell("offline", 32, duration_s=0.1), SLOW).min_queries == 96
+def test_offline_asks_for_five_batches_at_least() -> None:
+    assert stream_load(cell("offline", 32, duration_s=0.1, min_samples=1), SLOW).min_queries == 160
 
 
 def test_official_offline_keeps_the_official_count() -> None:

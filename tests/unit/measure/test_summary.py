@@ -59,3 +59,14 @@ def test_loadgens_clock_is_held_against_ours(theirs_ms: float, warned: bool) -> 
     data = columns(start_ns=[0] * 20, end_ns=[10 * MS] * 20, samples=[1] * 20)
     log = LoadGenLog({}, True, (), {"result_50.00_percentile_latency_ns": theirs_ms * MS})
     assert bool(clock_agreement(summarise("single-stream", data), log)) is warned
+
+
+def test_throughput_has_the_spread_of_its_runs() -> None:
+    runs = np.array([9, 11] * 50, dtype=np.int64) * MS
+    ends = np.cumsum(runs)
+    data = {"start_ns": ends - runs, "end_ns": ends, "samples": np.ones(100, dtype=np.int64)}
+    half_width = summarise("saturate", data).throughput_half_width_percent
+    assert half_width is not None
+    assert 0.0 < half_width < 3.0
+    few = {name: column[:4] for name, column in data.items()}
+    assert summarise("saturate", few).throughput_half_width_percent is None

@@ -66,7 +66,9 @@ def _fetched(workload: str) -> ModelFile:
         return fetch(workload)  # says that there is none
 
     def refuse(url: str) -> NoReturn:
-        raise OSError(f"not fetched yet: run `gputax models fetch {workload}` first")
+        raise PreflightError(
+            f"the official file of {workload} has not been fetched", next_step=f"gputax models fetch {workload}"
+        )
 
     return fetch_file(OFFICIAL_FILES[workload], refuse)
 
