@@ -1,0 +1,138 @@
+"""Budgets: the users' targets as defaults, and every way to change them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gputax.errors import UsageError
+from gputax.plan.budgets import Budgets, budget_for, budgets_from_table, layers_of, parse_budget, parse_budgets
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "percent"),
+    [
+        ("bare", "k8s", 1.0),
+        ("bare", "container", 1.0),
+        ("bare", "bare+proxy", 5.0),
+        ("k8s", "k8s+proxy", 5.0),
+        ("bare", "k8s+proxy", 5.0),
+        ("bare", "k8s+xen", 10.0),
+        ("k8s+proxy", "k8s+proxy+xen", 10.0),
+        ("bare", "bare", 5.0),
+        ("bare", "ssh:host", 5.0),
+        ("k8s+xen", "bare", 5.0),
+        ("unknown", "unknown", 5.0),
+    ],
+)
+def test_the_largest_added_layer_gives_the_budget(base: str, other: str, percent: float) -> None:
+    budget = budget_for(base, other, "throughput")
+    assert (budget.value, budget.unit) == (percent, "%")
+
+
+def test_p99_may_grow_by_two_milliseconds_whatever_the_layer() -> None:
+    assert (budget_for("bare", "k8s+xen", "latency_p99").value, budget_for("bare", "k8s", "latency_p99").unit) == (
+        2,
+        "ms",
+    )
+
+
+def test_the_source_says_where_a_budget_comes_from() -> None:
+    assert budget_for("bare", "k8s+proxy", "throughput").source == "budget of the layer proxy"
+    assert "no layer" in budget_for("bare", "bare", "throughput").source
+    assert parse_budget("5%")[1].source == "given by --budget"
+
+
+def test_layers_leave_out_the_machine_below() -> None:
+    assert layers_of("bare") == ()
+    assert layers_of("ssh:host+proxy") == ("proxy",)
+    assert layers_of("k8s+time-slicing") == ("k8s", "time-slicing")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value", "unit"),
+    [
+        ("5%", None, 5.0, "%"),
+        ("5 %", None, 5.0, "%"),
+        ("+2.5%", None, 2.5, "%"),
+        ("2ms", None, 2.0, "ms"),
+        ("500us", None, 0.5, "ms"),
+        ("500\u00b5s", None, 0.5, "ms"),
+        ("500\u03bcs", None, 0.5, "ms"),
+        ("0.1s", None, 100.0, "ms"),
+        ("latency_p99=2ms", "latency_p99", 2.0, "ms"),
+        ("latency_p99 = 3%", "latency_p99", 3.0, "%"),
+        ("throughput=0%", "throughput", 0.0, "%"),
+        ("proxy=3%", "proxy", 3.0, "%"),
+        ("over_bound_share=2%", "over_bound_share", 2.0, "%"),
+    ],
+)
+def test_what_can_be_written(text: str, name: str | None, value: float, unit: str) -> None:
+    found, budget = parse_budget(text)
+    assert (found, budget.unit) == (name, unit)
+    assert budget.value == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "5", "%", "-5%", "five%", "5%%", "nan%", "infms", "=5%", "5 minutes", "1,5%"])
+def test_what_is_no_budget(text: str) -> None:
+    with pytest.raises(UsageError, match="is no budget"):
+        parse_budget(text)
+
+
+def test_a_wrong_name_gets_the_nearest_right_one() -> None:
+    with pytest.raises(UsageError, match="unknown metric or layer") as raised:
+        parse_budget("latency_p98=2ms")
+    assert "did you mean 'latency_p9" in raised.value.next_step
+
+
+@pytest.mark.parametrize("text", ["throughput=2ms", "host_to_device=2ms", "proxy=2ms", "over_bound_share=2ms"])
+def test_only_latencies_have_milliseconds(text: str) -> None:
+    with pytest.raises(UsageError, match="no budget in milliseconds"):
+        parse_budget(text)
+
+
+@pytest.mark.parametrize("texts", [("5%", "3%"), ("2ms", "3ms"), ("throughput=1%", "throughput=2%")])
+def test_nothing_is_given_twice(texts: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="two budgets"):
+        parse_budgets(texts)
+
+
+def test_without_a_name_a_budget_replaces_the_defaults_of_its_unit_only() -> None:
+    budgets = parse_budgets(("3%",))
+    assert budgets.for_metric("bare", "k8s+xen", "throughput").value == 3.0
+    assert budgets.for_metric("bare", "k8s", "latency_p50").value == 3.0
+    assert budgets.for_metric("bare", "k8s", "latency_p99").unit == "ms"
+    assert budgets.for_metric("bare", "k8s", "over_bound_share").value == 1.0
+    budgets = parse_budgets(("7ms",))
+    assert budgets.for_metric("bare", "k8s", "latency_p99").value == 7.0
+    assert budgets.for_metric("bare", "k8s", "latency_p50").value == 1.0
+
+
+def test_the_most_specific_word_counts() -> None:
+    budgets = parse_budgets(("3%", "proxy=4%", "throughput=6%", "latency_p99=9%"))
+    assert budgets.for_metric("bare", "k8s+proxy", "throughput").value == 6.0
+    assert budgets.for_metric("bare", "k8s+proxy", "latency_p50").value == 4.0
+    assert budgets.for_metric("bare", "k8s", "latency_p50").value == 3.0
+    assert (budgets.for_metric("bare", "k8s", "latency_p99").value, budgets.metrics["latency_p99"].unit) == (9.0, "%")
+
+
+def test_a_changed_layer_does_not_hide_a_larger_one() -> None:
+    assert parse_budgets(("proxy=4%",)).for_metric("bare", "k8s+proxy+xen", "throughput").value == 10.0
+    assert parse_budgets(("xen=4%",)).for_metric("bare", "k8s+xen", "throughput").value == 4.0
+    assert parse_budgets(("mig=20%",)).for_metric("bare", "k8s+mig", "throughput").value == 20.0
+
+
+def test_the_command_line_counts_before_the_suite() -> None:
+    suite = budgets_from_table({"default": "8%", "latency_p99": "1ms", "proxy": "2%"}, "mine.toml [budget]")
+    both = parse_budgets(("latency_p99=5ms",)).over(suite)
+    assert both.for_metric("bare", "bare", "throughput").value == 8.0
+    assert both.for_metric("bare", "bare+proxy", "throughput").value == 2.0
+    assert both.for_metric("bare", "bare", "latency_p99").value == 5.0
+    assert suite.for_metric("bare", "bare", "throughput").source == "given by mine.toml [budget]"
+    assert Budgets().over(suite) == suite
+
+
+@pytest.mark.parametrize("table", [{"default": 5}, {"default": "five"}, {"througput": "5%"}])
+def test_a_suite_with_a_wrong_budget_is_refused_with_its_place(table: dict[str, object]) -> None:
+    with pytest.raises(UsageError) as raised:
+        budgets_from_table(table, "mine.toml [budget]")
+    assert raised.value.where == "mine.toml [budget]"
