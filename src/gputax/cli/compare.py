@@ -1,0 +1,162 @@
+"""`gputax compare`: results already on disk against each other."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from gputax.errors import UsageError
+from gputax.plan.budgets import parse_budgets
+
+if TYPE_CHECKING:
+    from gputax.results.comparison import Comparison
+
+EXIT_BUDGET_EXCEEDED = 6
+EXIT_INCONCLUSIVE = 7
+FORMATS = ("table", "markdown", "html", "json")
+COMPARISON_NAME = "comparison.json"
+# Not even --overwrite lets a comparison take the place of what was measured.
+RESULT_FILES = (
+    "benchmark_results.json",
+    "environment.json",
+    "events.jsonl",
+    "mlperf_log_detail.txt",
+    "mlperf_log_summary.txt",
+)
+LACKING = ("unfinished", "failed-cell")
+_FORMAT_OF_SUFFIX = {".json": "json", ".md": "markdown", ".html": "html"}
+
+
+@click.command()
+@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("others", nargs=-1, required=True, metavar="OTHER...", type=click.Path(path_type=Path))
+@click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    help="5%, latency_p99=2ms or proxy=3%; may be repeated. [default: the layer's own, and p99 +2 ms]",
+)
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="[default: table, or as --out ends]")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--out", type=click.Path(path_type=Path), help="File, or directory for comparison.json.")
+@click.option("--overwrite", is_flag=True, help="Replace what --out names.")
+@click.option("--force", is_flag=True, help="Show numbers of cells that are not comparable; the mark stays.")
+def compare(
+    base: Path,
+    others: tuple[Path, ...],
+    budgets: tuple[str, ...],
+    format_name: str | None,
+    as_json: bool,
+    out: Path | None,
+    overwrite: bool,
+    force: bool,
+) -> int:
+    """Compare results on disk: what does each OTHER cost over BASE?
+
+    Reads our result directories, LoadGen's output, older benchmark_results.json, texts such as `Throughput: 6,977
+    ops/sec`, and saved pod logs. Unpaired, so weaker than `gputax duet`. Exit code 0: all pass; 6: a budget is
+    exceeded; 7: something is inconclusive, not comparable or was not measured.
+    """
+    wanted = parse_budgets(budgets)
+    format_name = _format(format_name, as_json, out)
+    files = _files(out, format_name)
+    _refuse_overwriting(files, (base, *others), overwrite)
+    # Imported here: numpy, pydantic and pyarrow are not needed to refuse a wrong command line.
+    from gputax.compare.document import compare_sources
+    from gputax.results.importers.detect import read_source
+
+    first, *rest = (read_source(path) for path in (base, *others))
+    options = [word for text in budgets for word in ("--budget", text)] + ["--force"] * force
+    command = shlex.join(["gputax", "compare", str(base), *map(str, others), *options])
+    comparison = compare_sources(first, rest, wanted, force=force, command=command)
+    for path, kind in files.items():
+        _write(comparison, kind, path, overwrite)
+        click.echo(f"written: {path}", err=True)
+    _show(comparison, format_name if out is None or format_name == "json" else "table")
+    return exit_code(comparison)
+
+
+def exit_code(comparison: Comparison) -> int:
+    """Return what a pipeline can gate on; a cell that failed or is still missing cannot pass with the others."""
+    verdicts = {metric.verdict for metric in comparison.metrics}
+    if "fail" in verdicts:
+        return EXIT_BUDGET_EXCEEDED
+    lacking = any(warning.code in LACKING for warning in comparison.warnings)
+    return 0 if verdicts == {"pass"} and not lacking else EXIT_INCONCLUSIVE
+
+
+def _format(format_name: str | None, as_json: bool, out: Path | None) -> str:
+    if as_json and format_name not in (None, "json"):
+        raise UsageError(f"--json and --format {format_name} contradict each other", next_step="use one of them")
+    by_suffix = _FORMAT_OF_SUFFIX.get(out.suffix.lower(), "table") if out is not None else "table"
+    return "json" if as_json else format_name or by_suffix
+
+
+def _files(out: Path | None, format_name: str) -> dict[Path, str]:
+    """Return what is written, and as what; a directory always gets the document, so that reports can be rebuilt."""
+    if out is None:
+        return {}
+    if out.is_dir() or not out.suffix:
+        reports = {"markdown": "comparison.md", "html": "report.html"}
+        report = {out / reports[format_name]: format_name} if format_name in reports else {}
+        return {out / COMPARISON_NAME: "json", **report}
+    by_suffix = _FORMAT_OF_SUFFIX.get(out.suffix.lower(), format_name)
+    if by_suffix != format_name:
+        raise UsageError(f"--out {out.name} is no name for {format_name}", next_step="drop --format, or rename --out")
+    return {out: format_name}
+
+
+def _refuse_overwriting(files: Iterable[Path], inputs: Sequence[Path], overwrite: bool) -> None:
+    for path in files:
+        if path.name in RESULT_FILES or path.resolve() in [each.resolve() for each in inputs]:
+            raise UsageError("a comparison is not written over results", where=str(path), next_step="another --out")
+        if path.exists() and not overwrite:
+            raise UsageError(
+                "this file is there already", where=str(path), next_step="choose another --out, or add --overwrite"
+            )
+
+
+def _show(comparison: Comparison, format_name: str) -> None:
+    if format_name == "table":
+        from gputax.cli.comparison_table import comparison_table
+
+        comparison_table(comparison, sys.stdout)
+    elif format_name == "json":
+        click.echo(_json(comparison), nl=False)
+    else:
+        from gputax.report.output import report_text
+        from gputax.report.story import report_on
+
+        click.echo(report_text(report_on(comparison), _report_format(format_name)), nl=False)
+
+
+def _write(comparison: Comparison, format_name: str, path: Path, overwrite: bool) -> None:
+    from gputax.results.files import write_text
+
+    if format_name == "json":
+        write_text(path, _json(comparison))
+    elif format_name == "table":
+        from gputax.cli.comparison_table import comparison_table
+
+        stream = io.StringIO()
+        comparison_table(comparison, stream)
+        write_text(path, stream.getvalue())
+    else:
+        from gputax.report.output import save_report
+        from gputax.report.story import report_on
+
+        save_report(report_on(comparison), _report_format(format_name), path, overwrite=overwrite)
+
+
+def _report_format(format_name: str) -> Literal["html", "markdown"]:
+    return "html" if format_name == "html" else "markdown"
+
+
+def _json(comparison: Comparison) -> str:
+    return comparison.model_dump_json(indent=2) + "\n"

@@ -1,0 +1,151 @@
+"""The table of a comparison on the terminal, with what its numbers may be called and every reason and warning."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gputax.plan.cells import UNBATCHED
+from gputax.plan.comparability import OVER_BOUND_SHARE
+from gputax.plan.metrics import METRICS
+from gputax.results.comparison import ComparedMetric, Comparison
+from gputax.results.importers.source import printable
+from gputax.results.record import WarningRecord
+
+WIDTH_WITHOUT_TERMINAL = 120
+COLOURS: dict[str, str] = {"pass": "green", "fail": "red", "inconclusive": "yellow", "not comparable": "magenta"}
+LONGEST_NOTE = 600
+
+
+def comparison_table(comparison: Comparison, stream: TextIO) -> None:
+    """Write the comparison for people: one table for each side that is held against the base."""
+    width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
+    console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
+    console.print(Text(printable(comparison.question, LONGEST_NOTE), style="bold"))
+    for base, other in dict.fromkeys((row.base, row.other) for row in comparison.metrics):
+        console.print(_table(comparison, base, other))
+    for line in notes(comparison):
+        console.print(Text(printable(line, LONGEST_NOTE)))
+
+
+def _table(comparison: Comparison, base: str, other: str) -> Table:
+    rows = [row for row in comparison.metrics if (row.base, row.other) == (base, other)]
+    devices = dict.fromkeys(side.device_label for side in comparison.sides if side.label in (base, other))
+    kind = "in pairs" if all(row.paired for row in rows) else "unpaired (weaker)"
+    title = f"{other} against {base}, {kind}, on {'; '.join(devices)}"
+    table = Table(
+        title=Text(printable(title, LONGEST_NOTE)), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    for name in ("cell", "metric"):
+        table.add_column(name)
+    for name in (base, other, "overhead", "95 % interval", "budget"):
+        table.add_column(Text(printable(name)), justify="right")
+    table.add_column("verdict", no_wrap=True)
+    above = ""
+    for row in rows:
+        cell, *texts, verdict = _cells(row)
+        table.add_row(Text("" if cell == above else cell), *map(Text, texts), Text(verdict, style=COLOURS[row.verdict]))
+        above = cell
+    return table
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Return what must be read with the table, each thing said once."""
+    lines = ["Overhead: positive is worse, whichever way the metric counts."]
+    by_reason: dict[tuple[str, str, str, str], list[str]] = {}
+    for row in comparison.metrics:
+        if row.verdict != "pass":
+            by_reason.setdefault((row.verdict, _cell(row), row.other, row.reason), []).append(_title(row))
+    for (verdict, cell, other, reason), titles in by_reason.items():
+        # What forbids a comparison forbids it for all metrics of the cell.
+        what = cell if verdict == "not comparable" else f"{cell} {', '.join(titles)}"
+        lines.append(f"{verdict}: {what}, {other}: {reason}")
+    lines += [f"Claim: {row.claim}." for row in comparison.metrics if row.claim]
+    lines += _not_judged(comparison)
+    if comparison.resolution is not None:
+        half_width = comparison.resolution.half_width_percent
+        lines.append(f"A/A control: this machine cannot tell less than {half_width:.2g} % from nothing.")
+    lines += [f"Warning: {warning.text}" for warning in comparison.warnings]
+    return list(dict.fromkeys([*lines, *_row_warnings(comparison)]))
+
+
+def _not_judged(comparison: Comparison) -> list[str]:
+    by_cell: dict[tuple[str, str], list[str]] = {}
+    for each in comparison.settings.get("not_judged", ()):
+        values = f"{_number(each['base_value'])} and {_number(each['other_value'])} {each['unit']}"
+        title = METRICS[each["metric"]].title
+        by_cell.setdefault((each["cell"], each["other"]), []).append(f"{title} {values}")
+    return [f"Not judged: {cell}, {other}: {', '.join(texts)}." for (cell, other), texts in by_cell.items()]
+
+
+def _row_warnings(comparison: Comparison) -> list[str]:
+    """Return one line per kind of warning with a size: its worst case; those without one as they are."""
+    by_code: dict[str, list[WarningRecord]] = {}
+    for row in comparison.metrics:
+        for warning in row.warnings:
+            by_code.setdefault(warning.code, []).append(warning)
+    lines = []
+    for warnings in by_code.values():
+        texts = dict.fromkeys(warning.text for warning in warnings)
+        if all(warning.value is not None for warning in warnings):
+            worst = max(warnings, key=lambda warning: abs(warning.value or 0.0))
+            lines.append(f"Warning: {worst.text}" + (f" (worst of {len(texts)})" if len(texts) > 1 else ""))
+        else:
+            lines += [f"Warning: {text}" for text in texts]
+    return lines
+
+
+def _cells(row: ComparedMetric) -> tuple[str, ...]:
+    in_ms = row.budget_unit == "ms"
+    budget = "–" if row.budget is None else f"+{row.budget:g} ms" if in_ms else f"{row.budget:g} %"
+    overhead = "–" if row.overhead_percent is None else f"{_signed(row.overhead_percent)} %"
+    return (
+        _cell(row),
+        f"{_title(row)}, {row.unit}",
+        _number(row.base_value),
+        _number(row.other_value),
+        _absolute(row) if in_ms else overhead,
+        _interval(row),
+        budget,
+        row.verdict + (f" ({row.pairs} pairs)" if row.pairs else ""),
+    )
+
+
+def _cell(row: ComparedMetric) -> str:
+    batch = "" if row.batch_size is None or row.scenario in UNBATCHED else f" b{row.batch_size}"
+    names = " ".join(dict.fromkeys((row.workload, row.scenario)))
+    return printable(f"{names}{batch}")
+
+
+def _title(row: ComparedMetric) -> str:
+    known = {**METRICS, OVER_BOUND_SHARE.name: OVER_BOUND_SHARE}
+    return known[row.metric].title if row.metric in known else printable(row.metric)
+
+
+def _absolute(row: ComparedMetric) -> str:
+    return "–" if row.overhead_absolute is None else f"{_signed(row.overhead_absolute)} ms"
+
+
+def _interval(row: ComparedMetric) -> str:
+    """Return the interval in the unit of the budget; a bound that does not exist is infinite."""
+    bounds = row.ci95_absolute if row.budget_unit == "ms" else row.ci95_percent
+    if bounds is None:
+        return "none"
+    low, high = bounds
+    return f"{'−∞' if low is None else _signed(low)} to {'+∞' if high is None else _signed(high)}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _signed(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:+,.0f}" if abs(value) >= 1000 else f"{value:+.3g}"

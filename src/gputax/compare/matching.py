@@ -1,0 +1,79 @@
+"""Which cell of the base belongs to which cell of the other side; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gputax.errors import ResultsError
+from gputax.plan.warnings import Notice
+from gputax.results.importers.source import UNKNOWN, Source, SourceCell
+
+Fits = Callable[[SourceCell, SourceCell], bool]
+
+
+@dataclass(frozen=True)
+class CellPair:
+    """Two cells of the same workload, scenario, batch and tenants, as far as the sources say."""
+
+    base: SourceCell
+    other: SourceCell
+
+
+def match_cells(base: Source, other: Source) -> tuple[tuple[CellPair, ...], tuple[Notice, ...]]:
+    """Return the pairs in the base's order, and a notice for each cell that has no partner or several.
+
+    A part of the name that a source does not know fits any; it is matched only where one cell is left to match.
+    """
+    pairs: dict[int, int] = {}
+    for fits in (_equal, _compatible):
+        free_base = [i for i in range(len(base.cells)) if i not in pairs]
+        free_other = [j for j in range(len(other.cells)) if j not in pairs.values()]
+        pairs |= _only_partners(base.cells, other.cells, free_base, free_other, fits)
+    if not pairs and len(base.cells) == len(other.cells) == 1:
+        # One cell each: the user means these two, and what differs is said by comparability.
+        pairs = {0: 0}
+    if not pairs:
+        raise ResultsError(
+            f"no cell of {other.label} belongs to one of {base.label}",
+            where=f"{base.path}: {_listed(base.cells)}; {other.path}: {_listed(other.cells)}",
+            next_step="measure the same workload, scenario and batch in both",
+        )
+    notices = [_alone(base.label, cell) for i, cell in enumerate(base.cells) if i not in pairs]
+    notices += [_alone(other.label, cell) for j, cell in enumerate(other.cells) if j not in pairs.values()]
+    return tuple(CellPair(base.cells[i], other.cells[pairs[i]]) for i in sorted(pairs)), tuple(notices)
+
+
+def _only_partners(
+    base: Sequence[SourceCell], other: Sequence[SourceCell], free_base: list[int], free_other: list[int], fits: Fits
+) -> dict[int, int]:
+    """Return the pairs in which each is the only one that fits the other."""
+    partners = {i: [j for j in free_other if fits(base[i], other[j])] for i in free_base}
+    wanted = [j for found in partners.values() for j in found]
+    return {i: found[0] for i, found in partners.items() if len(found) == 1 and wanted.count(found[0]) == 1}
+
+
+def _key(cell: SourceCell) -> tuple[str | int | None, ...]:
+    return (
+        None if cell.workload == UNKNOWN else cell.workload,
+        None if cell.scenario == UNKNOWN else cell.scenario,
+        cell.batch_size,
+        cell.tenants,
+    )
+
+
+def _equal(a: SourceCell, b: SourceCell) -> bool:
+    return _key(a) == _key(b)
+
+
+def _compatible(a: SourceCell, b: SourceCell) -> bool:
+    return all(left is None or right is None or left == right for left, right in zip(_key(a), _key(b), strict=True))
+
+
+def _alone(label: str, cell: SourceCell) -> Notice:
+    return Notice("no-partner", f"not compared: {cell.title} of {label} has no single partner on the other side")
+
+
+def _listed(cells: Sequence[SourceCell]) -> str:
+    shown = ", ".join(cell.title for cell in cells[:5])
+    return shown + (f" and {len(cells) - 5} more" if len(cells) > 5 else "")

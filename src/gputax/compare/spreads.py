@@ -1,0 +1,171 @@
+"""One side's value with its own bounds, and what two independent sides differ by; pure functions on arrays.
+
+Two sides are joined by MOVER (Zou and Donner 2008). A percentile's own bounds come from the percentiles of 50 blocks
+where a block is large enough, else from binomial ranks at the number of independent samples that the correlation
+between neighbours leaves. Simulated coverage of the 95 % interval (500 to 540 000 samples, 60 to 600 runs each):
+independent 93 to 98 %, drifting over 1 % of the run 90 to 99 %, over 5 % of it 87 to 100 %, a queue at 80 % load 92 to
+100 %. Resampling 50 blocks of each run by bootstrap instead: 57 to 82 % with the slow drift, 68 to 94 % with the queue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from gputax.stats.distributions import binomial_quantile, t_quantile
+from gputax.stats.estimates import Unit, percent_of_log
+from gputax.stats.inputs import FloatArray
+from gputax.stats.percentiles import floor_for
+from gputax.stats.series import BATCHES as BLOCKS
+from gputax.stats.series import SeriesMean, series_mean
+
+Bounds = tuple[float, float]
+# Beyond a factor of e^100 nobody asks how much, and exp() would overflow at 710.
+LARGEST_LOG = 100.0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A value of one side; `one_sided(alpha)` gives its bounds, infinite where the samples cannot tell."""
+
+    value: float
+    one_sided: Callable[[float], Bounds]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What the other side adds to the base, in the unit of both."""
+
+    base: Spread
+    other: Spread
+    unit: Unit
+
+    @property
+    def value(self) -> float:
+        """The difference; positive is more."""
+        return self.other.value - self.base.value
+
+    def one_sided(self, alpha: float) -> Bounds:
+        """Return the lower and the upper bound, each with risk alpha on its own."""
+        return _joined(self.base.value, self.base.one_sided(alpha), self.other.value, self.other.one_sided(alpha))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """What the other side adds to the base in percent, for values above zero."""
+
+    base: Spread
+    other: Spread
+    unit: Unit = "%"
+
+    @property
+    def value(self) -> float:
+        """The overhead in percent."""
+        return 100.0 * (self.other.value / self.base.value - 1.0)
+
+    def one_sided(self, alpha: float) -> Bounds:
+        """Return the lower and the upper bound in percent, each with risk alpha on its own."""
+        base, other = _logs(self.base.one_sided(alpha)), _logs(self.other.one_sided(alpha))
+        low, high = _joined(math.log(self.base.value), base, math.log(self.other.value), other)
+        return percent_of_log(low), percent_of_log(high)
+
+
+def mean_spread(values: FloatArray, scale: float) -> Spread:
+    """Return the mean of a series in time order, times `scale`; correlation between neighbours is in the bounds."""
+    mean = series_mean(values)
+
+    def bounds(alpha: float) -> Bounds:
+        low, high = mean.one_sided(alpha)
+        return low * scale, high * scale
+
+    return Spread(mean.mean * scale, bounds)
+
+
+def percentile_spread(values: FloatArray, ordered: FloatArray, p: float, scale: float) -> Spread:
+    """Return percentile p by LoadGen's rank, times `scale`; `ordered` is `values` sorted."""
+    value = float(ordered[int(ordered.size * p)])
+    bounds = _block_bounds if values.size // BLOCKS >= block_size(p) else _rank_bounds
+    own = bounds(values, ordered, p, value)
+
+    def scaled(alpha: float) -> Bounds:
+        low, high = own(alpha)
+        return low * scale, high * scale
+
+    return Spread(value * scale, scaled)
+
+
+def block_size(p: float) -> int:
+    """Return how many samples a block needs before its own percentile tells how much the percentile wanders.
+
+    With one floor instead of 16, bursts of a queue hide between the blocks of p99: 67 % coverage instead of 96 %. The
+    median does not see bursts.
+    """
+    return floor_for(p) * (2 if p == 0.5 else 16)
+
+
+def _block_bounds(values: FloatArray, ordered: FloatArray, p: float, value: float) -> Callable[[float], Bounds]:
+    """Return bounds by the spread of the percentile from block to block, in time order and on the log scale."""
+    blocks = np.array_split(values, BLOCKS)
+    ranks = [int(block.size * p) for block in blocks]
+    own = [np.partition(block, rank)[rank] for block, rank in zip(blocks, ranks, strict=True)]
+    series = series_mean(np.log(np.array(own)))
+
+    def bounds(alpha: float) -> Bounds:
+        reach = min(series.half_width(alpha), LARGEST_LOG)
+        return value * math.exp(-reach), value * math.exp(reach)
+
+    return bounds
+
+
+def _rank_bounds(values: FloatArray, ordered: FloatArray, p: float, value: float) -> Callable[[float], Bounds]:
+    """Return order statistics; infinite where the samples end before the rank."""
+    below = series_mean((values <= value).astype(np.float64))
+
+    def bounds(alpha: float) -> Bounds:
+        count = _independent(below, alpha)
+        low, high = binomial_quantile(alpha, count, p), binomial_quantile(1.0 - alpha, count, p) + 1
+        least = float(ordered[(low - 1) * ordered.size // count]) if low >= 1 else 0.0
+        most = float(ordered[-(-high * ordered.size // count) - 1]) if high <= count else math.inf
+        return least, most
+
+    return bounds
+
+
+def share_spread(hits: FloatArray) -> Spread:
+    """Return the share of ones in percent, by Clopper and Pearson: none of 700 is still up to 0.4 %."""
+    share = series_mean(hits)
+
+    def bounds(alpha: float) -> Bounds:
+        from scipy.special import betaincinv
+
+        count = _independent(share, alpha)
+        hit = share.mean * count
+        low = float(betaincinv(hit, count - hit + 1.0, alpha)) if hit > 0.0 else 0.0
+        high = float(betaincinv(hit + 1.0, count - hit, 1.0 - alpha)) if hit < count else 1.0
+        return 100.0 * low, 100.0 * high
+
+    return Spread(100.0 * share.mean, bounds)
+
+
+def _independent(series: SeriesMean, alpha: float) -> int:
+    """Return how many independent samples say as much, less what is not known about the correlation itself."""
+    if series.inflation <= 1.0:
+        return series.count
+    certainty = NormalDist().inv_cdf(1.0 - alpha) / t_quantile(1.0 - alpha, series.degrees_of_freedom)
+    return max(1, int(series.effective_count * certainty**2))
+
+
+def _joined(base: float, base_bounds: Bounds, other: float, other_bounds: Bounds) -> Bounds:
+    """Return MOVER's bounds of other - base: each side contributes its distance to the bound that matters."""
+    down = math.hypot(other - other_bounds[0], base_bounds[1] - base)
+    up = math.hypot(other_bounds[1] - other, base - base_bounds[0])
+    return other - base - down, other - base + up
+
+
+def _logs(bounds: Bounds) -> Bounds:
+    low, high = bounds
+    return (math.log(low) if low > 0.0 else -math.inf), math.log(high)

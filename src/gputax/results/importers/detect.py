@@ -1,0 +1,44 @@
+"""Find out by content which format a path holds, and read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gputax.errors import ResultsError
+from gputax.results.importers import loadgen_directory, older_json, pod_log, result_directory, text_results
+from gputax.results.importers.place import Place
+from gputax.results.importers.source import Format, Source, printable
+from gputax.results.store import RECORD_NAME
+
+Recognises = Callable[[Place], bool]
+Read = Callable[[Place], Source]
+# In this order: a log with our block may hold LoadGen's summary too, a log may begin with a line of JSON, and every
+# file can be read as text.
+FORMATS: dict[Format, tuple[Recognises, Read]] = {
+    "pod-log": (pod_log.recognises, pod_log.read),
+    "loadgen": (loadgen_directory.recognises, loadgen_directory.read),
+    "gputax": (result_directory.recognises, result_directory.read),
+    "older-json": (older_json.recognises, older_json.read),
+    "text": (lambda place: not place.is_directory and place.data is None, text_results.read),
+}
+
+
+def read_source(path: Path) -> Source:
+    """Read whatever lies there, or say why it is no result."""
+    place = Place(path)
+    for recognises, read in FORMATS.values():
+        if recognises(place):
+            return read(place)
+    raise ResultsError("no results that we know", where=place.name, next_step=_advice(place))
+
+
+def _advice(place: Place) -> str:
+    if not place.is_directory:
+        return "this JSON has neither a schema version nor a list of benchmarks"
+    names = (RECORD_NAME, loadgen_directory.DETAIL_NAME, loadgen_directory.SUMMARY_NAME)
+    for name in names:
+        deeper = sorted(place.path.glob(f"*/{name}"))[:3] or sorted(place.path.glob(f"*/*/{name}"))[:3]
+        if deeper:
+            return "name one of the directories below: " + ", ".join(printable(str(found.parent)) for found in deeper)
+    return f"a result directory holds {RECORD_NAME}, or LoadGen's {' or '.join(names[1:])}"

@@ -1,0 +1,117 @@
+"""LoadGen's own output as a source: the detail log first, the summary if that is all there is."""
+
+from __future__ import annotations
+
+from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY
+from gputax.plan.comparability import OVER_BOUND_SHARE, Value
+from gputax.plan.metrics import METRICS
+from gputax.results.importers.findings import Findings
+from gputax.results.importers.loadgen_logs import PREFIX, LoadGenLog, parse_detail
+from gputax.results.importers.loadgen_summary import TITLE, parse_summaries
+from gputax.results.importers.place import Place
+from gputax.results.importers.source import UNKNOWN, Source, SourceCell, label_of, printable, scenario_named
+from gputax.results.store import RECORD_NAME
+from gputax.stats.percentiles import floor_for
+
+DETAIL_NAME = "mlperf_log_detail.txt"
+SUMMARY_NAME = "mlperf_log_summary.txt"
+CLAIM = "as LoadGen logged it; the log names neither model nor device"
+_THROUGHPUT = {
+    "offline": "result_samples_per_second",
+    "server": "result_completed_samples_per_sec",
+    "single-stream": "result_qps_with_loadgen_overhead",
+}
+
+
+def recognises(place: Place) -> bool:
+    """Whether these are LoadGen's files, or a log that holds their text."""
+    if place.is_directory:
+        logs = any((place.path / name).is_file() for name in (DETAIL_NAME, SUMMARY_NAME))
+        return logs and not (place.path / RECORD_NAME).is_file()
+    return _is_detail(place) or any(line.strip() == TITLE for line in place.plain_text.splitlines())
+
+
+def read(place: Place) -> Source:
+    """Read the run or runs that LoadGen logged."""
+    detail, summary = place.path / DETAIL_NAME, place.path / SUMMARY_NAME
+    logs: tuple[LoadGenLog, ...]
+    if place.is_directory and detail.is_file():
+        logs = (parse_detail(Place(detail).text, str(detail)),)
+    elif place.is_directory:
+        logs = parse_summaries(Place(summary).text, str(summary))
+    elif _is_detail(place):
+        logs = (parse_detail(place.plain_text, place.name),)
+    else:
+        logs = parse_summaries(place.plain_text, place.name)
+    return Source(
+        path=place.name,
+        format="loadgen",
+        label=label_of(place.path),
+        cells=tuple(_cell(log) for log in logs),
+    )
+
+
+def _is_detail(place: Place) -> bool:
+    return any(line.startswith(PREFIX) for line in place.plain_text.splitlines())
+
+
+def _cell(log: LoadGenLog) -> SourceCell:
+    scenario = scenario_named(str(log.values.get("effective_scenario", UNKNOWN)))
+    findings = Findings()
+    _add_metrics(findings, scenario, log)
+    if log.errors:
+        findings.tell("loadgen-errors", f"LoadGen logged {log.errors} errors")
+    batch = {"single-stream": 1, "multi-stream": MULTI_STREAM_SAMPLES_PER_QUERY}.get(scenario)
+    if scenario == "multi-stream" and isinstance(log.values.get("effective_samples_per_query"), int | float):
+        batch = int(float(str(log.values["effective_samples_per_query"])))
+    return SourceCell(
+        scenario=scenario,
+        batch_size=batch,
+        metrics=findings.metrics,
+        conditions=_conditions(scenario, batch, log),
+        valid=log.valid,
+        invalid_reasons=tuple(printable(reason) for reason in log.invalid_reasons),
+        claim=CLAIM,
+        notices=tuple(findings.notices),
+    )
+
+
+def _add_metrics(findings: Findings, scenario: str, log: LoadGenLog) -> None:
+    rate = log.metrics.get(_THROUGHPUT.get(scenario, ""))
+    if rate is not None:
+        findings.add("throughput", rate, "LoadGen")
+    if scenario == "offline":
+        return  # its latencies count from the one query that holds all samples: no latency of anything
+    count = log.metrics.get("result_query_count")
+    for metric in METRICS.values():
+        if metric.percentile is None:
+            continue
+        percent = f"{100 * metric.percentile:.2f}"
+        value = log.metrics.get(f"result_{percent}_percentile_per_query_latency_ns", log.percentile_ns(percent))
+        floor = floor_for(metric.percentile)
+        if value is not None and count is not None and count < floor:
+            findings.refuse(metric.name, f"{metric.name} needs {floor} queries, there are {count:.0f}")
+        elif value is not None:
+            findings.add(metric.name, value / 1e6, "LoadGen")
+    mean = log.metrics.get("result_mean_query_latency_ns", log.metrics.get("result_mean_latency_ns"))
+    if mean is not None:
+        findings.add("latency_mean", mean / 1e6, "LoadGen")
+    late = log.metrics.get("result_overlatency_query_count")
+    if scenario == "server" and late is not None and count:
+        findings.add(OVER_BOUND_SHARE.name, 100.0 * late / count, "LoadGen")
+
+
+def _conditions(scenario: str, batch: int | None, log: LoadGenLog) -> dict[str, Value]:
+    found: dict[str, object] = {
+        "scenario": scenario if scenario != UNKNOWN else None,
+        "batch_size": batch,
+        "counted": "samples",
+        "loadgen_version": (log.version or "").split(" ")[0] or None,
+    }
+    if scenario == "server":
+        found["target_qps"] = log.values.get("effective_target_qps")
+        bound = log.values.get("effective_target_latency_ns")
+        found["latency_bound_ms"] = bound / 1e6 if isinstance(bound, int | float) else None
+    if scenario not in ("offline", UNKNOWN):
+        found["judged_percentile"] = log.values.get("effective_target_latency_percentile")
+    return {name: value for name, value in found.items() if isinstance(value, str | int | float | bool)}

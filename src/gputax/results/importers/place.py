@@ -1,0 +1,84 @@
+"""A path given to `compare`, read once: its bytes as text or JSON, or the reason why they are neither."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gputax.errors import ResultsError
+from gputax.results.importers.source import printable
+
+# A pod's whole log is some MB; beyond this somebody named a model or a disk image.
+LARGEST_BYTES = 256 * 1024 * 1024
+# What kubectl --prefix, kubectl --timestamps, docker compose and a node's own log files put before each line.
+_PREFIXES = re.compile(
+    r"^(?:\[pod/[^\]]{1,300}\] ?)?"
+    r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) ?)?"
+    r"(?:std(?:out|err) [FP] )?"
+)
+
+
+class Place:
+    """A file or a directory, and what it holds."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = printable(str(path), 4096)
+        try:
+            path.stat()
+        except (OSError, ValueError) as error:
+            raise ResultsError(
+                "there is nothing here" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}",
+                where=self.name,
+                next_step="name a result directory or file",
+            ) from error
+        self.is_directory = path.is_dir()
+
+    @cached_property
+    def text(self) -> str:
+        """The file's text, or an error for an empty, binary or endless one."""
+        try:
+            if not self.path.is_file():
+                raise ResultsError("neither a file nor a directory", where=self.name)
+            if self.path.stat().st_size > LARGEST_BYTES:
+                raise ResultsError(f"larger than {LARGEST_BYTES >> 20} MB: no result file", where=self.name)
+            content = self.path.read_bytes()
+        except OSError as error:
+            raise ResultsError(f"cannot be read: {error.strerror or error}", where=self.name) from error
+        if not content.strip():
+            raise ResultsError("the file is empty", where=self.name, next_step="measure again")
+        if b"\0" in content:
+            raise ResultsError("a binary file, not results", where=self.name)
+        return content.decode("utf-8-sig", errors="replace")
+
+    @cached_property
+    def plain_text(self) -> str:
+        """The text without what log collectors put before each line."""
+        return "\n".join(without_prefix(line) for line in self.text.splitlines())
+
+    @cached_property
+    def data(self) -> Any:
+        """The file as JSON; None where it does not even begin like a document of ours."""
+        if not self.text.lstrip().startswith("{"):
+            return None
+        return parse_json(self.text, self.name)
+
+
+def without_prefix(line: str) -> str:
+    """Return a log line as the program wrote it."""
+    return _PREFIXES.sub("", line, count=1)
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Parse JSON, or say where it breaks."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ResultsError("JSON nested without end: no result file", where=where) from error
+    except ValueError as error:
+        raise ResultsError(
+            f"JSON that breaks: {error}", where=where, next_step="the file was cut short or edited: get it again"
+        ) from error

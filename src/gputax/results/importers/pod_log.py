@@ -1,0 +1,59 @@
+"""The result block: how a run record travels in a pod's log, written and read here."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gputax.errors import ResultsError
+from gputax.plan.warnings import Notice
+from gputax.results.importers.place import Place, parse_json, without_prefix
+from gputax.results.importers.record_source import record_from_data, source_of_record
+from gputax.results.importers.source import Source
+from gputax.results.record import RunRecord
+
+BEGIN = "----- gputax result begin -----"
+END = "----- gputax result end -----"
+
+
+def result_block(record: RunRecord) -> str:
+    """Return the block that a pod prints last.
+
+    One key per line: container runtimes cut lines after 16 KB, and a record on one line would be longer.
+    """
+    return f"{BEGIN}\n{record.model_dump_json(indent=1)}\n{END}\n"
+
+
+def read_block(text: str, where: str) -> tuple[RunRecord, int]:
+    """Return the last record in a log and how many blocks there are; a block cut short is an error."""
+    lines = text.splitlines()
+    begins = [number for number, line in enumerate(lines) if line.rstrip().endswith(BEGIN)]
+    if not begins:
+        raise ResultsError("no result block in this log", where=where)
+    begin = begins[-1]
+    # A prefix that we do not know (stern, a logging agent) is the same on every line of one container.
+    foreign = without_prefix(lines[begin]).rstrip().removesuffix(BEGIN)
+    body = [without_prefix(line).removeprefix(foreign) for line in lines[begin + 1 :]]
+    ends = [number for number, line in enumerate(body) if line.rstrip() == END]
+    if not ends:
+        raise ResultsError(
+            f"the result block is cut short: it begins in line {begin + 1} and never ends",
+            where=where,
+            next_step="save the log again after the pod has ended",
+        )
+    data = parse_json("\n".join(body[: ends[0]]), where)
+    return record_from_data(data, where), len(begins)
+
+
+def recognises(place: Place) -> bool:
+    """Whether a block begins somewhere in this file."""
+    return not place.is_directory and any(line.rstrip().endswith(BEGIN) for line in place.text.splitlines())
+
+
+def read(place: Place) -> Source:
+    """Read the record from the log; its samples stayed in the pod."""
+    record, blocks = read_block(place.text, place.name)
+    source = source_of_record(record, place.name, "pod-log", None)
+    if blocks == 1:
+        return source
+    notice = Notice("many-blocks", f"the log holds {blocks} results: the last one is read", float(blocks))
+    return dataclasses.replace(source, notices=(*source.notices, notice))

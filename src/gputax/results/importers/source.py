@@ -1,0 +1,128 @@
+"""What every importer gives back: a source with its cells, in our words and units, whatever the file looked like."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gputax.plan.cells import SCENARIOS
+from gputax.plan.comparability import Conditions
+from gputax.plan.warnings import Notice
+
+Format = Literal["gputax", "loadgen", "older-json", "text", "pod-log"]
+UNKNOWN = "unknown"
+LONGEST_NAME = 200
+_WORKLOADS = (
+    ("resnet50", r"resnet[-_ ]?50"),
+    ("bert-large", r"bert[-_ ]?large|bert"),
+    ("yolos-small", r"yolos[-_ ]?small|yolos"),
+    ("micro", r"micro"),
+)
+
+
+@dataclass(frozen=True)
+class CellSamples:
+    """One row per query or batch, in the order in which they began."""
+
+    begin_ns: npt.NDArray[np.int64]
+    end_ns: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64]
+    """How many samples each row holds."""
+
+    @property
+    def latency_ns(self) -> npt.NDArray[np.int64]:
+        """From the scheduled time (server) or the start (all others) to the end."""
+        return self.end_ns - self.begin_ns
+
+
+@dataclass(frozen=True)
+class SourceCell:
+    """One measurement of a source; what the file does not say is `unknown` or None."""
+
+    workload: str = UNKNOWN
+    scenario: str = UNKNOWN
+    batch_size: int | None = None
+    tenants: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """By names of plan.metrics (and `over_bound_share` in percent), in their units; all finite and not negative."""
+    conditions: Conditions = field(default_factory=dict)
+    valid: bool = True
+    invalid_reasons: tuple[str, ...] = ()
+    claim: str = ""
+    notices: tuple[Notice, ...] = ()
+    load_samples: Callable[[], CellSamples] | None = None
+    """Reads the samples when they are needed; None where there are none."""
+
+    @property
+    def title(self) -> str:
+        """The cell for people."""
+        batch = "" if self.batch_size is None else f" batch {self.batch_size}"
+        tenants = f" x{self.tenants}" if self.tenants not in (None, 1) else ""
+        return f"{self.workload} {self.scenario}{batch}{tenants}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Everything that one path given to `compare` holds."""
+
+    path: str
+    format: Format
+    label: str
+    cells: tuple[SourceCell, ...]
+    environment: str = UNKNOWN
+    device: str | None = None
+    device_label: str = "device not named by the source"
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
+
+
+def printable(text: str, longest: int = LONGEST_NAME) -> str:
+    """Return what a file calls something without control, direction and surrogate characters, and not endless."""
+    shown = "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def writable(data: Any) -> Any:
+    """Return free-form data of a file as JSON can carry it again: no lone surrogates, no NaN."""
+    if isinstance(data, Mapping):
+        return {writable(str(key)): writable(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [writable(value) for value in data]
+    if isinstance(data, str):
+        return data.encode("utf-8", errors="replace").decode()
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def label_of(path: Path) -> str:
+    """Return a file's or directory's own name as a label."""
+    return printable(path.stem if path.is_file() else path.resolve().name) or UNKNOWN
+
+
+def scenario_named(text: str) -> str:
+    """Return our spelling of `single_stream`, `SingleStream` or `Single-Stream`; other names stay as they are."""
+    plain = re.sub(r"[^a-z]", "", text.lower())
+    for scenario in SCENARIOS:
+        if plain == scenario.replace("-", ""):
+            return scenario
+    return printable(text) or UNKNOWN
+
+
+def workload_named(text: str) -> str:
+    """Return our spelling of `ResNet-50`, `BERT Large` or `YOLOS`; other names stay as they are."""
+    for name, pattern in _WORKLOADS:
+        if re.fullmatch(pattern, text.strip(), re.IGNORECASE):
+            return name
+    return printable(text) or UNKNOWN
+
+
+def device_name_of(text: str) -> str:
+    """Return a device's name as it can be compared: without its vendor and its MIG slice."""
+    return printable(re.sub(r"^(no GPU used: |NVIDIA )|\s+MIG\s.*$", "", text.strip()))

@@ -1,0 +1,66 @@
+"""Sources made by hand, with samples or without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gputax.results.importers.source import CellSamples, Source, SourceCell
+
+CONDITIONS: dict[str, Any] = {
+    "workload": "resnet50", "scenario": "single-stream", "batch_size": 1, "tenants": 1, "counted": "samples",
+    "device": "cpu", "device_name": "Test CPU", "engine": "onnx", "engine_version": "1.31.1", "threads": 2,
+    "precision": "fp32", "weights_sha256": "ab",
+}  # fmt: skip
+
+
+def stream_samples(latency_ns: Any, samples: int = 1) -> CellSamples:
+    """Rows one after the other without a pause."""
+    latency = np.asarray(latency_ns, dtype=np.int64)
+    end = np.cumsum(latency)
+    return CellSamples(end - latency, end, np.full(latency.size, samples, dtype=np.int64))
+
+
+def make_cell(
+    latency_ns: Any = None, samples: int = 1, conditions: dict[str, Any] | None = None, **changes: Any
+) -> SourceCell:
+    values: dict[str, Any] = {
+        "workload": "resnet50", "scenario": "single-stream", "batch_size": 1, "tenants": 1, "claim": "CPU number",
+    }  # fmt: skip
+    if latency_ns is not None:
+        loaded = stream_samples(latency_ns, samples)
+        values["load_samples"] = lambda: loaded
+    values.update(changes)
+    known = {**CONDITIONS, **{name: values[name] for name in ("workload", "scenario", "batch_size")}}
+    return SourceCell(**{"conditions": {**known, **(conditions or {})}, **values})
+
+
+def make_source(label: str, *cells: SourceCell, **changes: Any) -> Source:
+    values: dict[str, Any] = {
+        "path": f"results/{label}", "format": "gputax", "environment": "bare", "device": "cpu",
+        "device_label": "CPU (Test CPU), not a GPU",
+    }  # fmt: skip
+    return Source(label=label, cells=cells, **{**values, **changes})
+
+
+@pytest.fixture
+def cell() -> Callable[..., SourceCell]:
+    return make_cell
+
+
+@pytest.fixture
+def source() -> Callable[..., Source]:
+    return make_source
+
+
+@pytest.fixture
+def run() -> Callable[..., np.ndarray]:
+    """Latencies in ns of one run with independent noise."""
+
+    def make(mean_ms: float, count: int = 2000, sd: float = 0.05, seed: int = 1) -> np.ndarray:
+        return np.random.default_rng(seed).lognormal(np.log(mean_ms * 1e6), sd, count).astype(np.int64)
+
+    return make

@@ -1,0 +1,331 @@
+"""Whole comparisons: verdicts, marks and what a reader must know."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gputax.compare.document import compare_sources, with_own_labels
+from gputax.errors import ResultsError
+from gputax.plan.budgets import Budgets, parse_budgets
+from gputax.plan.warnings import Notice
+from gputax.results.comparison import ComparedMetric, Comparison
+from gputax.results.importers.source import CellSamples
+
+Make = Callable[..., Any]
+
+
+def by_metric(comparison: Comparison) -> dict[str, ComparedMetric]:
+    return {row.metric: row for row in comparison.metrics}
+
+
+@pytest.fixture
+def compared(cell: Make, source: Make, run: Make) -> Make:
+    """Compare one cell of 10 ms with one of `mean_ms`."""
+
+    def call(
+        mean_ms: float = 10.0,
+        *budgets: str,
+        base: dict[str, Any] | None = None,
+        other: dict[str, Any] | None = None,
+        force: bool = False,
+        count: int = 5000,
+    ) -> Comparison:
+        first = cell(run(10.0, count, 0.01, seed=1), **(base or {}))
+        second = cell(run(mean_ms, count, 0.01, seed=2), **(other or {}))
+        return compare_sources(source("bare", first), [source("k8s", second)], parse_budgets(budgets), force=force)
+
+    return call
+
+
+@pytest.mark.parametrize(("percent", "verdict"), [(0.0, "pass"), (3.2, "pass"), (6.0, "fail"), (10.0, "fail")])
+def test_known_overheads_against_five_percent(compared: Make, percent: float, verdict: str) -> None:
+    rows = by_metric(compared(10.0 * (1 + percent / 100)))
+    for name in ("latency_mean", "latency_p50", "latency_p90"):
+        row = rows[name]
+        assert row.verdict == verdict
+        assert row.overhead_percent == pytest.approx(percent, abs=0.2)
+        assert row.ci95_percent is not None
+        low, high = row.ci95_percent
+        assert low is not None
+        assert high is not None
+        assert low < percent < high
+        assert high - low < 0.6
+        assert (row.budget, row.budget_unit, row.paired, row.pairs) == (5.0, "%", False, None)
+
+
+def test_on_the_budget_nothing_is_decided(compared: Make) -> None:
+    row = by_metric(compared(10.5))["latency_p50"]
+    assert row.verdict == "inconclusive"
+    assert "lies between" in row.reason
+
+
+def test_p99_may_grow_by_two_milliseconds(compared: Make) -> None:
+    row = by_metric(compared(11.5))["latency_p99"]
+    assert (row.verdict, row.budget, row.budget_unit) == ("pass", 2.0, "ms")
+    assert row.overhead_absolute == pytest.approx(1.5, abs=0.05)
+    assert row.ci95_absolute is not None
+    assert by_metric(compared(12.5))["latency_p99"].verdict == "fail"
+    assert by_metric(compared(11.5, "latency_p99=5%"))["latency_p99"].verdict == "fail"
+    assert by_metric(compared(11.5, "1ms"))["latency_p99"].verdict == "fail"
+
+
+def test_a_mean_can_be_held_against_milliseconds(compared: Make) -> None:
+    row = by_metric(compared(11.0, "latency_mean=2ms"))["latency_mean"]
+    assert (row.verdict, row.budget_unit) == ("pass", "ms")
+    assert by_metric(compared(11.0, "latency_mean=0.5ms"))["latency_mean"].verdict == "fail"
+
+
+def test_the_environments_choose_the_budget(cell: Make, source: Make, run: Make) -> None:
+    base, other = source("bare", cell(run(10.0))), source("k", cell(run(10.0, seed=2)), environment="k8s")
+    row = compare_sources(base, [other], Budgets()).metrics[0]
+    assert (row.budget, row.budget_source) == (1.0, "budget of the layer k8s")
+
+
+def test_many_rows_share_the_risk(compared: Make) -> None:
+    comparison = compared()
+    assert comparison.settings["judged_together"] == 4
+    assert "4 cells tested" in comparison.metrics[0].reason
+
+
+def test_every_comparison_says_that_it_is_unpaired(compared: Make) -> None:
+    comparison = compared()
+    assert comparison.warnings[0].code == "unpaired"
+    assert comparison.kind == "compare"
+    assert comparison.question == "What does k8s cost over bare?"
+    assert not any(row.paired for row in comparison.metrics)
+
+
+def test_offline_is_judged_by_throughput_alone(cell: Make, source: Make, run: Make) -> None:
+    cells = [
+        cell(run(mean, 500, seed=seed), 8, scenario="offline", batch_size=8, metrics={"latency_p50": mean})
+        for seed, mean in enumerate((10.0, 10.3))
+    ]
+    comparison = compare_sources(source("bare", cells[0]), [source("k8s", cells[1])], Budgets())
+    (row,) = comparison.metrics
+    assert (row.metric, row.unit) == ("throughput", "samples/s")
+    assert row.base_value == pytest.approx(800, rel=0.01)
+    assert row.overhead_percent == pytest.approx(3.0, abs=1.0)
+    assert comparison.settings["not_judged"][0]["metric"] == "latency_p50"
+
+
+def server(make: Make, latency_ns: np.ndarray, qps: float = 100.0, **changes: Any) -> Any:
+    scheduled = (np.arange(latency_ns.size) * 1e7).astype(np.int64)
+    samples = CellSamples(scheduled, scheduled + latency_ns, np.ones(latency_ns.size, dtype=np.int64))
+    conditions = {"target_qps": qps, "latency_bound_ms": 11.0}
+    return make(
+        None,
+        scenario="server",
+        batch_size=8,
+        load_samples=lambda: samples,
+        conditions=conditions,
+        metrics={},
+        **changes,
+    )
+
+
+def test_server_is_judged_by_latency_and_lateness_at_an_equal_rate(cell: Make, source: Make, run: Make) -> None:
+    sides = [server(cell, run(mean, 3000, 0.01, seed)) for seed, mean in enumerate((10.0, 10.2))]
+    comparison = compare_sources(source("bare", sides[0]), [source("k8s", sides[1])], Budgets())
+    assert [row.metric for row in comparison.metrics] == [
+        "latency_p50", "latency_p90", "latency_p99", "over_bound_share",
+    ]  # fmt: skip
+    share = comparison.metrics[3]
+    assert (share.unit, share.verdict, share.base_value, share.other_value) == ("%", "pass", 0.0, 0.0)
+    late = server(cell, run(10.9, 3000, 0.01, seed=3))
+    share = compare_sources(source("bare", sides[0]), [source("k8s", late)], Budgets()).metrics[3]
+    assert share.verdict == "fail"
+    assert share.overhead_percent == share.other_value
+
+
+def test_unequal_rates_are_not_comparable(cell: Make, source: Make, run: Make) -> None:
+    sides = [server(cell, run(10.0, 3000, seed=seed), qps) for seed, qps in enumerate((100.0, 101.0))]
+    row = compare_sources(source("bare", sides[0]), [source("k8s", sides[1])], Budgets()).metrics[0]
+    assert row.verdict == "not comparable"
+    assert "--qps" in row.reason
+
+
+def test_unequal_sides_show_no_number_unless_forced(compared: Make) -> None:
+    unequal = {"conditions": {"threads": 4, "engine_version": "1.30.0", "kernel": "6.2"}}
+    for row in compared(20.0, other=unequal).metrics:
+        assert row.verdict == "not comparable"
+        assert [text.split(":")[0] for text in row.differences] == ["engine version", "threads"]
+        assert (row.base_value, row.other_value, row.overhead_percent, row.ci95_percent) == (None, None, None, None)
+        assert (row.overhead_absolute, row.ci95_absolute) == (None, None)
+    forced = by_metric(compared(20.0, other=unequal, force=True))
+    assert {row.verdict for row in forced.values()} == {"not comparable"}
+    assert forced["latency_p50"].overhead_percent == pytest.approx(100.0, abs=1.0)
+
+
+def test_what_only_is_told_does_not_forbid(compared: Make) -> None:
+    row = compared(10.0, base={"conditions": {"kernel": "6.1"}}, other={"conditions": {"kernel": "6.2"}}).metrics[0]
+    assert row.verdict == "pass"
+    assert any("kernel: 6.1 and 6.2" in warning.text for warning in row.warnings)
+
+
+def test_what_one_side_does_not_know_is_told(compared: Make) -> None:
+    row = compared(10.0, other={"conditions": {"threads": None}}).metrics[0]
+    assert row.verdict == "pass"
+    assert [warning.text for warning in row.warnings] == ["could not be checked, only one side tells: threads"]
+
+
+@pytest.mark.parametrize("invalid", ["base", "other"])
+def test_an_invalid_run_never_passes(compared: Make, invalid: str) -> None:
+    marked = {"valid": False, "invalid_reasons": ("Reduce target QPS",)}
+    for row in compared(10.0, **{invalid: marked}).metrics:
+        assert row.verdict == "inconclusive"
+        assert "INVALID (Reduce target QPS)" in row.reason
+        assert row.overhead_percent is not None
+        assert any(warning.code == "invalid" for warning in row.warnings)
+
+
+def test_an_invalid_run_may_fail_but_not_against_an_invalid_base(compared: Make) -> None:
+    assert by_metric(compared(12.0, other={"valid": False}))["latency_p50"].verdict == "fail"
+    assert by_metric(compared(12.0, base={"valid": False}))["latency_p50"].verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("side", ["base", "other"])
+def test_without_spread_there_is_a_difference_and_no_verdict(compared: Make, side: str) -> None:
+    bare = {"load_samples": None, "metrics": {"latency_mean": 10.0, "latency_p99": 11.0}}
+    both = {"metrics": {"latency_mean": 10.0, "latency_p99": 11.0}}
+    other = "other" if side == "base" else "base"
+    comparison = compared(10.0, **{side: bare, other: both})
+    assert [row.metric for row in comparison.metrics] == ["latency_mean", "latency_p99"]
+    for row in comparison.metrics:
+        assert row.verdict == "inconclusive"
+        assert row.overhead_percent == 0.0
+        assert (row.ci95_percent, row.ci95_absolute) == (None, None)
+        assert "no samples: a difference, but no interval" in row.reason
+
+
+def failing() -> CellSamples:
+    raise ResultsError("samples cannot be read: truncated")
+
+
+def zeros() -> CellSamples:
+    return CellSamples(np.arange(3), np.arange(3), np.ones(3, dtype=np.int64))
+
+
+def one() -> CellSamples:
+    return CellSamples(np.array([0]), np.array([10_000_000]), np.array([1]))
+
+
+@pytest.mark.parametrize(
+    ("load", "complaint"), [(failing, "truncated"), (zeros, "3 of 3 samples"), (one, "one value has no spread")]
+)
+def test_bad_samples_leave_the_records_figures_without_a_verdict(compared: Make, load: Make, complaint: str) -> None:
+    metrics = {"latency_mean": 10.0}
+    comparison = compared(10.0, base={"metrics": metrics}, other={"load_samples": load, "metrics": metrics})
+    row = by_metric(comparison)["latency_mean"]
+    assert (row.verdict, row.base_value, row.overhead_percent) == ("inconclusive", 10.0, 0.0)
+    assert complaint in row.reason
+
+
+def test_zero_and_missing_values(cell: Make, source: Make) -> None:
+    def bare(**metrics: float) -> Any:
+        return cell(None, scenario="unknown", metrics=metrics)
+
+    base = source("a", bare(throughput=0.0, latency_p99=1.0, host_to_device=4.3))
+    other = source("b", bare(throughput=5.0, latency_p99=0.0))
+    comparison = compare_sources(base, [other], Budgets())
+    rows = by_metric(comparison)
+    assert set(rows) == {"throughput", "latency_p99"}
+    assert rows["throughput"].overhead_percent is None
+    assert rows["throughput"].reason == "the base is zero: there is no ratio"
+    assert rows["latency_p99"].overhead_percent == -100.0
+    assert {row.verdict for row in comparison.metrics} == {"inconclusive"}
+    assert any("host-to-device" in warning.text and "only a has it" in warning.text for warning in comparison.warnings)
+
+
+@pytest.mark.parametrize("names", [("unknown", "offline"), ("offline", "unknown")])
+def test_whichever_side_names_the_scenario_decides_what_is_judged(
+    cell: Make, source: Make, names: tuple[str, str]
+) -> None:
+    metrics = {"throughput": 5.0, "latency_p50": 1.0}
+    sides = [source(name, cell(None, scenario=name, metrics=metrics, conditions={"scenario": None})) for name in names]
+    comparison = compare_sources(sides[0], sides[1:], Budgets())
+    assert [row.metric for row in comparison.metrics] == ["throughput"]
+    assert comparison.metrics[0].scenario == "offline"
+
+
+def test_units_that_count_other_things_are_not_comparable(cell: Make, source: Make) -> None:
+    sides = [
+        source(name, cell(None, scenario="offline", metrics={"throughput": 5.0}, conditions={"counted": counted}))
+        for name, counted in (("a", "operations"), ("b", "samples"))
+    ]
+    row = compare_sources(sides[0], sides[1:], Budgets()).metrics[0]
+    assert row.verdict == "not comparable"
+    assert row.differences == ("throughput counts: operations and samples",)
+    same = dataclasses.replace(sides[1], cells=sides[0].cells)
+    assert compare_sources(sides[0], [same], Budgets()).metrics[0].unit == "operations/s"
+
+
+def test_a_percentile_below_its_floor_is_told_and_judged_only_when_asked(compared: Make) -> None:
+    comparison = compared(10.0, count=500)
+    assert "latency_p99" not in by_metric(comparison)
+    assert any("p99 needs 662 samples" in warning.text for warning in comparison.warnings)
+    asked = by_metric(compared(10.0, "latency_p99=2ms", count=500))["latency_p99"]
+    assert (asked.verdict, asked.base_value) == ("inconclusive", None)
+    assert "662" in asked.reason
+
+
+def test_a_budget_brings_its_metric_along_or_is_said_to_be_unused(compared: Make) -> None:
+    assert by_metric(compared(10.0, "latency_p95=5%"))["latency_p95"].verdict == "pass"
+    comparison = compared(10.0, "latency_p99=2ms", "host_to_device=5%")
+    assert [warning.text for warning in comparison.warnings if warning.code == "unused-budget"] == [
+        "the budget for host_to_device was not used: nothing has it"
+    ]
+
+
+def test_notices_of_both_sides_travel_with_the_number(compared: Make) -> None:
+    noise = {"notices": (Notice("busy", "others used 55 %", 55.0), Notice("too-few-samples", "p99 needs more"))}
+    row = compared(10.0, other=noise).metrics[0]
+    assert [(warning.code, warning.text) for warning in row.warnings] == [("busy", "k8s: others used 55 %")]
+
+
+def test_several_others_and_labels_of_their_own(cell: Make, source: Make, run: Make) -> None:
+    sources = [source("bare", cell(run(10.0, seed=seed)), path=f"results/{name}") for seed, name in enumerate("aba")]
+    comparison = compare_sources(sources[0], sources[1:], Budgets())
+    assert [side.label for side in comparison.sides] == ["bare (a)", "bare (b)", "bare (a) #2"]
+    assert comparison.question == "What do bare (b) and bare (a) #2 cost over bare (a)?"
+    assert {row.other for row in comparison.metrics} == {"bare (b)", "bare (a) #2"}
+    assert comparison.settings["judged_together"] == 8
+    assert [each.label for each in with_own_labels(sources[:1])] == ["bare"]
+
+
+def test_no_metric_in_common_is_an_error(cell: Make, source: Make) -> None:
+    base = source("a", cell(None, scenario="unknown", metrics={"throughput": 5.0}))
+    other = source("b", cell(None, scenario="unknown", metrics={"latency_p99": 5.0}))
+    with pytest.raises(ResultsError, match="a and b have no metric in common"):
+        compare_sources(base, [other], Budgets())
+
+
+def test_the_document_is_valid_json_without_nan_and_comes_back_whole(compared: Make) -> None:
+    comparison = compared(10.0, count=700)
+    text = comparison.model_dump_json()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in the document"))
+    assert Comparison.model_validate_json(text) == comparison
+
+
+def test_unbounded_intervals_are_null(cell: Make, source: Make, run: Make) -> None:
+    # 700 samples that wander: p99 has no upper bound, so the document has none either.
+    wander = np.repeat(np.random.default_rng(5).lognormal(0, 0.5, 20), 35)
+    sides = [
+        source(name, cell((run(10.0, 700, seed=seed) * wander).astype(np.int64))) for seed, name in enumerate("ab")
+    ]
+    row = by_metric(compare_sources(sides[0], sides[1:], Budgets()))["latency_p99"]
+    assert row.verdict == "inconclusive"
+    assert row.ci95_absolute is None or None in row.ci95_absolute
+
+
+def test_a_million_samples_on_each_side_take_seconds(compared: Make) -> None:
+    started = time.perf_counter()
+    comparison = compared(10.3, count=1_000_000)
+    assert time.perf_counter() - started < 10
+    assert by_metric(comparison)["latency_p99"].verdict == "pass"

@@ -1,0 +1,187 @@
+"""Our own directories as sources: samples that are read late, and every way in which they can be broken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gputax.errors import ResultsError
+from gputax.results.importers.detect import read_source
+from gputax.results.importers.source import CellSamples, Source
+
+MakeRun = Callable[..., Path]
+STREAM = {
+    "start_ns": np.array([30, 10, 20], dtype=np.int64),
+    "end_ns": np.array([39, 15, 27], dtype=np.int64),
+    "samples": np.array([1, 1, 1], dtype=np.int64),
+}
+
+
+def samples_of(source: Source) -> CellSamples:
+    load = source.cells[0].load_samples
+    assert load is not None
+    return load()
+
+
+def test_a_run_with_its_samples_in_time_order(make_run: MakeRun) -> None:
+    source = read_source(make_run(columns=STREAM))
+    cell = source.cells[0]
+    assert (source.format, source.label, source.device) == ("gputax", "bare", "cpu")
+    assert (cell.workload, cell.scenario, cell.batch_size, cell.tenants) == ("resnet50", "single-stream", 1, 1)
+    assert cell.metrics["latency_p99"] == 13.0
+    samples = samples_of(source)
+    assert samples.begin_ns.tolist() == [10, 20, 30]
+    assert samples.latency_ns.tolist() == [5, 7, 9]
+
+
+def test_server_latency_counts_from_the_schedule(make_run: MakeRun) -> None:
+    columns = {"scheduled_ns": np.array([10, 20]), "issued_ns": np.array([12, 21]), "end_ns": np.array([15, 40])}
+    samples = samples_of(read_source(make_run(columns=columns, benchmark={"scenario": "server"})))
+    assert samples.latency_ns.tolist() == [5, 20]
+    assert samples.samples.tolist() == [1, 1]
+
+
+def test_samples_are_not_read_before_they_are_needed(make_run: MakeRun) -> None:
+    source = read_source(make_run())
+    with pytest.raises(ResultsError, match="samples file is missing"):
+        samples_of(source)
+
+
+def test_the_record_may_be_named_itself(make_run: MakeRun) -> None:
+    directory = make_run(columns=STREAM)
+    source = read_source(directory / "benchmark_results.json")
+    assert samples_of(source).begin_ns.size == 3
+
+
+def test_conditions_come_from_what_was_really_loaded(make_run: MakeRun) -> None:
+    found = read_source(make_run()).cells[0].conditions
+    expected = {
+        "engine": "onnx", "engine_version": "1.31.1", "spin": False, "inter_op": 1, "inputs": "synthetic", "threads": 2,
+        "device_name": "Test CPU", "governors": "performance", "kernel": "6.1", "loadgen_version": "6.0.17",
+        "weights_sha256": "ab", "usable_cpus": 2,
+    }  # fmt: skip
+    assert {name: found.get(name) for name in expected} == expected
+    assert "target_qps" not in found
+    assert "quota_cpus" not in found
+
+
+def test_a_gpu_brings_its_clocks_and_its_name_without_the_slice(make_run: MakeRun) -> None:
+    gpu = {"uuid": "GPU-1", "sm_clock_max_mhz": 1590, "power_limit_w": 70.0, "mig": True, "ecc": True}
+    source = read_source(
+        make_run(
+            benchmark={"device": "cuda"}, device="cuda", gpu_info={"name": "NVIDIA A100 80GB PCIe MIG 1g.10gb"},
+            fingerprint={"gpus": [gpu], "host": {"cpu_model": "Test CPU"}},
+        )
+    )  # fmt: skip
+    found = source.cells[0].conditions
+    assert found["device_name"] == "A100 80GB PCIe"
+    assert (found["gpu_uuid"], found["gpu_sm_clock_max_mhz"], found["gpu_mig"]) == ("GPU-1", 1590, True)
+    assert found["cpu_model"] == "Test CPU"
+
+
+@pytest.mark.parametrize(
+    "fingerprint", [{}, {"setups": []}, {"setups": {"resnet50": 3}, "host": "x", "gpus": "y", "cpu_allowance": [1]}]
+)
+def test_a_strange_fingerprint_is_only_unknown(make_run: MakeRun, fingerprint: dict[str, Any]) -> None:
+    found = read_source(make_run(fingerprint=fingerprint)).cells[0].conditions
+    assert found["threads"] == 2
+    assert "kernel" not in found
+
+
+def test_an_unfinished_run_and_failed_cells_are_told(make_run: MakeRun) -> None:
+    failure = {"cell": "resnet50-offline-b8-bare", "kind": "EngineError", "what": "broke"}
+    warning = {"code": "device-auto", "text": "device auto chose cpu"}
+    source = read_source(make_run(complete=False, failures=[failure], warnings=[warning]))
+    assert [notice.code for notice in source.notices] == ["unfinished", "failed-cell", "device-auto"]
+
+
+def test_a_run_without_a_cell_is_an_error(make_run: MakeRun) -> None:
+    with pytest.raises(ResultsError, match="no cell was measured"):
+        read_source(make_run(benchmarks=[]))
+
+
+def test_an_invalid_run_keeps_its_reasons(make_run: MakeRun) -> None:
+    verdict = {"version": "6", "valid": False, "invalid_reasons": ["too fast"]}
+    cell = read_source(make_run(benchmark={"valid": False, "loadgen": verdict})).cells[0]
+    assert (cell.valid, cell.invalid_reasons) == (False, ("too fast",))
+
+
+@pytest.mark.parametrize(
+    ("environment", "evidence", "valid"),
+    [
+        ("bare", {}, True),
+        ("k8s+proxy", {}, False),
+        ("k8s+proxy", {"active": False}, False),
+        ("k8s+proxy", {"active": "yes"}, False),
+        ("k8s+proxy", {"active": True}, True),
+    ],
+)
+def test_a_layer_without_evidence_is_not_valid(
+    make_run: MakeRun, environment: str, evidence: dict[str, Any], valid: bool
+) -> None:
+    cell = read_source(make_run(environment=environment, evidence=evidence)).cells[0]
+    assert cell.valid is valid
+    assert bool(cell.invalid_reasons) is not valid
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_a_number_that_is_none_is_left_out(make_run: MakeRun, value: float) -> None:
+    cell = read_source(make_run(benchmark={"latency_p50_ms": value})).cells[0]
+    assert "latency_p50" not in cell.metrics
+    assert "left out: latency_p50 is" in cell.notices[0].text
+
+
+def test_a_record_names_no_file_outside_of_its_directory(make_run: MakeRun, tmp_path: Path) -> None:
+    outside = make_run("outside", columns=STREAM) / "samples/one.parquet"
+    for name in ("../outside/samples/one.parquet", str(outside)):
+        source = read_source(make_run("inside", benchmark={"samples_file": name}))
+        with pytest.raises(ResultsError, match="outside of its directory"):
+            samples_of(source)
+    link = tmp_path / "inside" / "link.parquet"
+    link.symlink_to(outside)
+    source = read_source(make_run("inside", benchmark={"samples_file": "link.parquet"}))
+    with pytest.raises(ResultsError, match="outside of its directory"):
+        samples_of(source)
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"start_ns": np.array([1])}, "no column end_ns"),
+        ({**STREAM, "end_ns": np.array([1.5, 2.5, np.nan])}, "holes or no whole numbers"),
+        ({name: values[:0] for name, values in STREAM.items()}, "has no rows"),
+    ],
+)
+def test_broken_samples_are_a_clear_error(make_run: MakeRun, columns: dict[str, np.ndarray], complaint: str) -> None:
+    source = read_source(make_run(columns=columns))
+    with pytest.raises(ResultsError, match=complaint):
+        samples_of(source)
+
+
+def test_truncated_samples_are_a_clear_error(make_run: MakeRun) -> None:
+    directory = make_run(columns=STREAM)
+    path = directory / "samples/one.parquet"
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(ResultsError, match="cannot be read"):
+        samples_of(read_source(directory))
+
+
+def test_hostile_names_stay_text_and_stay_short(make_run: MakeRun) -> None:
+    source = read_source(
+        make_run(
+            benchmark={"workload": "<script>\x1b[2J", "claim": "x" * 10_000},
+            environment="\u202ebare\n",
+            fingerprint={"host": {"kernel": "\ud800"}, "n": float("inf")},
+        )
+    )
+    cell = source.cells[0]
+    assert cell.workload.startswith("<script>")
+    assert cell.workload.isprintable()
+    assert source.label.isprintable()
+    assert len(cell.claim) <= 200
+    json.dumps(source.fingerprint, ensure_ascii=False, allow_nan=False).encode()
