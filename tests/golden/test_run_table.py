@@ -42,7 +42,10 @@ def record() -> RunRecord:
                 target_qps=1300.0, rate_source="chosen by gputax", session=2,
                 warnings=(busy[1],),
             ),
-            benchmark("c", throughput_half_width_percent=1.234, session=2, scenario="saturate", loadgen=None, throughput_samples_per_sec=12.3456),
+            benchmark(
+                "c", throughput_half_width_percent=1.234, session=2, scenario="saturate", loadgen=None,
+                throughput_samples_per_sec=12.3456,
+            ),
         ),
         failures=(Failure(cell="d", kind="EngineError", what="it broke [here]", next="look"),),
         warnings=(WarningRecord(code="device-auto", text="device auto chose cpu"),),

@@ -1,0 +1,91 @@
+"""`gputax report`: rebuild the answer from results on disk, for a terminal, a browser or a program."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gputax.errors import UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from gputax.report.model import Report
+    from gputax.report.output import Format
+
+# As in report.output; repeated so that --help imports neither numpy nor pydantic.
+FORMATS: tuple[Format, ...] = ("html", "markdown", "json", "csv", "table")
+
+
+@click.command()
+@click.argument("directories", metavar="DIR...", nargs=-1, required=True)
+@click.option(
+    "--out", default="", help="File to write, or - for stdout. [default: html in DIR/report.html, else stdout]"
+)
+@click.option("--format", "kind", default="", help=f"One of {', '.join(FORMATS)}. [default: that of --out, else html]")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--overwrite", is_flag=True, help="Replace a file that is not a report of gputax.")
+def report(directories: tuple[str, ...], out: str, kind: str, as_json: bool, overwrite: bool) -> int:
+    """Report on runs and comparisons: from their files alone, offline.
+
+    DIR is a result directory, a directory of result directories, or a comparison's file. Name several to see them
+    together: runs bring distributions and telemetry, comparisons bring verdicts. A report of gputax is written anew
+    in place; any other file stays. With several DIRs report.html goes into the present directory.
+    """
+    chosen = _format(kind, as_json, out)
+    from gputax.report.sources import read_sources
+    from gputax.report.story import build_report
+
+    built = build_report(read_sources([Path(name) for name in directories]))
+    if out == "-" or (not out and chosen != "html"):
+        return _print(built, chosen)
+    return _save(built, chosen, Path(out) if out else _default_path(directories), overwrite)
+
+
+def _format(kind: str, as_json: bool, out: str) -> Format:
+    if as_json and kind not in ("", "json"):
+        raise UsageError(f"--json and --format {kind} contradict each other", next_step="use one of them")
+    for known in FORMATS:
+        if known == ("json" if as_json else kind):
+            return known
+    if kind:
+        raise unknown_name("format", kind, FORMATS)
+    if not out or out == "-":
+        return "html"
+    from gputax.report.output import format_of
+
+    return format_of(Path(out))
+
+
+def _default_path(directories: tuple[str, ...]) -> Path:
+    """Beside the results it shows; where these lie in several places, where the user stands."""
+    only = Path(directories[0])
+    if len(directories) > 1:
+        return Path("report.html")
+    return only / "report.html" if only.is_dir() else only.with_name("report.html")
+
+
+def _print(built: Report, kind: Format) -> int:
+    from gputax.report.exporters.console_text import write_console
+    from gputax.report.output import report_text
+
+    if kind == "table":
+        write_console(built, sys.stdout)
+    else:
+        click.echo(report_text(built, kind), nl=False)
+    return 0
+
+
+def _save(built: Report, kind: Format, path: Path, overwrite: bool) -> int:
+    from gputax.report.exporters.console_text import write_console
+    from gputax.report.output import save_report
+    from gputax.report.svg import charts_available
+
+    if kind in ("html", "markdown") and not charts_available():
+        click.echo("gputax: without charts: vl-convert-python is not installed", err=True)
+    written = save_report(built, kind, path, overwrite=overwrite)
+    write_console(built, sys.stdout, answer_only=True)
+    for file in written:
+        click.echo(f"Report: {file} ({file.stat().st_size / 1024:.0f} KB)")
+    return 0

@@ -1,0 +1,176 @@
+"""The answer: one sentence and one table, each layer judged by what decides it; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gputax.report import wording
+from gputax.report.comparison_tables import metrics_table, overhead_cell, pairs_cell, reason, verdict_cell
+from gputax.report.grouping import Compared, Pair
+from gputax.report.model import Cell, Column, Fact, Table, text_cell
+from gputax.results.comparison import Verdict
+
+# The worst first: one metric over its budget fails the layer, one that cannot be judged leaves it open.
+SEVERITY: tuple[Verdict, ...] = ("fail", "not comparable", "inconclusive", "pass")
+# More rows than this do not answer anything at a glance.
+GLANCE_ROWS = 8
+
+LAYER_COLUMNS = (
+    Column("layer", "layer"),
+    Column("base", "against"),
+    Column("verdict", "verdict"),
+    Column("overhead", "cost", align="right", interval=True),
+    Column("budget", "budget", align="right"),
+    Column("pairs", "pairs", align="right"),
+    Column("decided_by", "decided by"),
+    Column("device", "device", hidden=True),
+)
+
+
+@dataclass(frozen=True)
+class LayerAnswer:
+    """What one pair of sides comes to."""
+
+    pair: Pair
+    verdict: Verdict
+    decisive: Compared
+    """The metric that decides: the worst verdict, and of those the nearest to or furthest over its budget."""
+
+
+def layer_answer(pair: Pair) -> LayerAnswer:
+    """Return the verdict on a pair: that of its worst metric.
+
+    A metric that was refused for want of samples decides nothing while others have numbers: `gputax duet` exits by
+    the same rule. It is said beside the answer.
+    """
+    judged = [row for row in pair.rows if not refused(row)] or list(pair.rows)
+    decisive = min(judged, key=lambda row: (SEVERITY.index(row.metric.verdict), -_share_of_budget(row)))
+    return LayerAnswer(pair, decisive.metric.verdict, decisive)
+
+
+def refused(row: Compared) -> bool:
+    """Whether the metric has no number, and not because the sides differ."""
+    return row.metric.verdict == "inconclusive" and wording.finite(row.metric.overhead_percent) is None
+
+
+def _share_of_budget(row: Compared) -> float:
+    """Return how much of its budget the metric uses up, in whatever unit the budget has."""
+    metric = row.metric
+    cost = metric.overhead_absolute if metric.budget_unit == "ms" else metric.overhead_percent
+    cost, budget = wording.finite(cost), wording.finite(metric.budget)
+    return -math.inf if cost is None or not budget else cost / budget
+
+
+def answer_sentence(answers: Sequence[LayerAnswer]) -> Fact:
+    """Return the answer in one sentence, with the tone of the worst verdict."""
+    worst = min((answer.verdict for answer in answers), key=SEVERITY.index)
+    if len(answers) == 1:
+        return Fact(_single(answers[0]), worst)
+    clauses = []
+    for verdict in SEVERITY:
+        chosen = [answer for answer in answers if answer.verdict == verdict]
+        if chosen:
+            clauses.append(_clause(chosen, verdict, several_devices(answers)))
+    return Fact("; ".join(clauses) + ".", worst)
+
+
+def _clause(answers: list[LayerAnswer], verdict: Verdict, name_device: bool) -> str:
+    one = len(answers) == 1
+    budget = f"its budget of {wording.budget(answers[0].decisive.metric)}" if one else "their budgets"
+    words: dict[Verdict, str] = {
+        "pass": f"is within {budget}" if one else f"are within {budget}",
+        "fail": f"is over {budget}" if one else f"are over {budget}",
+        "inconclusive": "is undecided" if one else "are undecided",
+        "not comparable": "cannot be compared",
+    }
+    return f"{wording.joined([_named(answer, name_device) for answer in answers])} {words[verdict]}"
+
+
+def _named(answer: LayerAnswer, name_device: bool) -> str:
+    name = wording.on_device(answer.pair.other.label, answer.pair.devices) if name_device else answer.pair.other.label
+    cost = wording.short_overhead(answer.decisive.metric)
+    known = cost != wording.DASH and answer.verdict != "not comparable"
+    return f"{name} ({cost})" if known else name
+
+
+def several_devices(answers: Sequence[LayerAnswer]) -> bool:
+    """Whether each number must name its own device, because the title names more than one."""
+    return len({answer.pair.devices for answer in answers}) > 1
+
+
+def _single(answer: LayerAnswer) -> str:
+    metric, pair = answer.decisive.metric, answer.pair
+    cost, budget = wording.metric_overhead(metric), wording.budget(metric)
+    measure = f"{wording.metric_title(metric.metric)} of {answer.decisive.cell}"
+    head = f"{pair.other.label} costs {cost} over {pair.base.label} in {measure}"
+    match answer.verdict:
+        case "pass":
+            return f"{head}: within its budget of {budget}{_not_judged(pair)}."
+        case "fail":
+            return f"{head}: over its budget of {budget}."
+        case "not comparable":
+            return f"{pair.other.label} cannot be compared with {pair.base.label}: {reason(metric)}."
+    if cost == wording.DASH:
+        return f"Undecided, what {pair.other.label} costs over {pair.base.label}: {metric.reason}."
+    return f"{head}: undecided against its budget of {budget}{_still_needed(answer.decisive)}."
+
+
+def _not_judged(pair: Pair) -> str:
+    """Return what a pass does not cover."""
+    names = dict.fromkeys(wording.metric_title(row.metric.metric) for row in pair.rows if refused(row))
+    return f"; {wording.joined(list(names))} could not be judged" if names else ""
+
+
+def _still_needed(row: Compared) -> str:
+    needed, measured = row.metric.pairs_needed, row.metric.pairs
+    if not row.metric.paired:
+        return "; measured unpaired, which is weaker: `gputax duet` can decide"
+    if needed is None or measured is None:
+        return ""
+    return f"; about {needed:,} pairs would decide, {measured:,} are measured"
+
+
+def answer_table(answers: Sequence[LayerAnswer]) -> Table:
+    """Return the answer as one table: metric by metric for a short comparison, else layer by layer."""
+    if len(answers) == 1 and len(answers[0].pair.rows) <= GLANCE_ROWS:
+        return metrics_table(answers[0].pair)
+    devices = [device for answer in answers for device in answer.pair.devices]
+    return Table(
+        "answer",
+        wording.on_device("Each layer by the metric that decides it,", devices),
+        tuple(replace(column, hidden=column.hidden and not several_devices(answers)) for column in LAYER_COLUMNS),
+        tuple(_layer_row(answer) for answer in answers),
+        _layer_notes(answers),
+    )
+
+
+def _layer_row(answer: LayerAnswer) -> tuple[Cell, ...]:
+    row, metric = answer.decisive, answer.decisive.metric
+    decided_by = f"{wording.metric_title(metric.metric)}, {row.cell}"
+    return (
+        text_cell(answer.pair.other.label),
+        text_cell(answer.pair.base.label),
+        verdict_cell(metric),
+        overhead_cell(metric),
+        Cell(wording.budget(metric), wording.finite(metric.budget)),
+        pairs_cell(metric),
+        text_cell(decided_by, detail=_tally(answer.pair)),
+        text_cell("; ".join(answer.pair.devices)),
+    )
+
+
+def _tally(pair: Pair) -> str:
+    counts = {verdict: sum(row.metric.verdict == verdict for row in pair.rows) for verdict in SEVERITY}
+    tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    return f"of {wording.counted(len(pair.rows), 'metric')}: {tally}" if len(pair.rows) > 1 else ""
+
+
+def _layer_notes(answers: Sequence[LayerAnswer]) -> tuple[str, ...]:
+    notes = ["A layer fails with its worst metric; the table below has all of them."]
+    if any(not answer.decisive.metric.paired for answer in answers):
+        notes.append(
+            "Unpaired: not measured in alternation, so what changed between the runs is in the number; weaker."
+        )
+    return tuple(notes)

@@ -1,0 +1,93 @@
+"""Overheads against their budgets: one row each, its interval, and the line it must not cross."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gputax.report import wording
+from gputax.report.charts.theme import axis, colour, framed, padded, rule, tone_colour
+from gputax.report.grouping import Compared
+from gputax.report.model import Spec
+from gputax.results.comparison import ComparedMetric
+
+ROW_HEIGHT = 36
+# A label may hold one line break: the layer or metric above, what it is of below.
+TWO_LINES = "split(datum.label, '\\n')"
+
+
+def overhead_chart(title: str, rows: Sequence[tuple[str, Compared]]) -> Spec | None:
+    """Return the chart of labelled rows; None where no row has a number."""
+    data = [drawn for label, row in rows if (drawn := _row(label, row))["overhead"] is not None]
+    if not data:
+        return None
+    numbers = [
+        0.0,
+        *(row[key] for row in data for key in ("overhead", "low", "high", "budget") if row[key] is not None),
+    ]
+    domain = padded(min(numbers), max(numbers), 0.05)
+    # The first of two lines stands on the middle of its row, and the second below.
+    baseline = "line-bottom" if any("\n" in row["row"] for row in data) else "middle"
+    y: Spec = {
+        "field": "row",
+        "type": "nominal",
+        "sort": [row["row"] for row in data],
+        "axis": axis(None, labelExpr=TWO_LINES, labelBaseline=baseline),
+    }
+    x: Spec = {
+        "field": "overhead",
+        "type": "quantitative",
+        "scale": {"domain": domain, "nice": False, "zero": False},
+        "axis": axis("overhead, % (right is worse)", tickCount=6),
+    }
+    tone = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
+    layers: list[Spec] = [
+        rule("x", 0.0, color=colour("line")),
+        {
+            "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+            "mark": {"type": "rule", "strokeWidth": 5, "strokeCap": "round", "opacity": 0.35},
+            "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}, "color": tone},
+        },
+        {
+            "transform": [{"filter": "isValid(datum.budget)"}],
+            "mark": {"type": "tick", "thickness": 2, "size": ROW_HEIGHT * 0.62, "color": colour("ink")},
+            "encoding": {"y": y, "x": {**x, "field": "budget"}},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 75, "opacity": 1, "aria": True},
+            "encoding": {"y": y, "x": x, "color": tone, "description": {"field": "tip"}},
+        },
+    ]
+    devices = [device for _, row in rows for device in row.devices]
+    return framed(title, devices, {"data": {"values": data}, "layer": layers}, height={"step": ROW_HEIGHT})
+
+
+def _row(label: str, row: Compared) -> dict[str, Any]:
+    metric = row.metric
+    value, bounds, budget = in_percent(metric)
+    low, high = wording.known_bounds(bounds, "%")
+    spoken = label.replace("\n", ", ")
+    return {
+        "row": label,
+        "overhead": value,
+        "low": low,
+        "high": high,
+        "budget": budget,
+        "colour": tone_colour(metric.verdict),
+        "tip": f"{spoken}: {wording.metric_overhead(metric)}, budget {wording.budget(metric)}, {metric.verdict}",
+    }
+
+
+def in_percent(metric: ComparedMetric) -> tuple[float | None, wording.Bounds, float | None]:
+    """Return overhead, interval and budget in percent; what is judged in milliseconds is taken of the base's value."""
+    base, budget = wording.finite(metric.base_value), wording.finite(metric.budget)
+    absolute = wording.finite(metric.overhead_absolute)
+    if metric.budget_unit != "ms":
+        return wording.finite(metric.overhead_percent), metric.ci95_percent, budget
+    if absolute is None or not base or base < 0:
+        return wording.finite(metric.overhead_percent), metric.ci95_percent, None
+    share = 100.0 / base
+    bounds = metric.ci95_absolute
+    low, high = (None, None) if bounds is None else (wording.finite(bounds[0]), wording.finite(bounds[1]))
+    scaled = (None if low is None else low * share, None if high is None else high * share)
+    return absolute * share, scaled, None if budget is None else budget * share

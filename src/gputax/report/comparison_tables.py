@@ -1,0 +1,180 @@
+"""Tables of what was compared: every metric of a pair, and the layers of every waterfall; pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from gputax.report import wording
+from gputax.report.grouping import Compared, Pair
+from gputax.report.layers import DERIVED_NOTE, Step, Waterfall
+from gputax.report.model import Cell, Column, Table, Tone, text_cell
+from gputax.results.comparison import ComparedMetric
+
+METRIC_COLUMNS = (
+    Column("cell", "cell"),
+    Column("metric", "metric"),
+    Column("base_value", "base", align="right"),
+    Column("other_value", "other", align="right"),
+    Column("overhead", "overhead", align="right", interval=True),
+    Column("budget", "budget", align="right"),
+    Column("verdict", "verdict"),
+    Column("pairs", "pairs", align="right"),
+    Column("workload", "workload", hidden=True),
+    Column("scenario", "scenario", hidden=True),
+    Column("batch_size", "batch", hidden=True),
+    Column("base", "base", hidden=True),
+    Column("other", "other", hidden=True),
+    Column("device", "device", hidden=True),
+    Column("unit", "unit", hidden=True),
+    Column("overhead_ms", "overhead", "ms", interval=True, hidden=True),
+    Column("budget_unit", "budget unit", hidden=True),
+    Column("paired", "paired", hidden=True),
+    Column("pairs_needed", "pairs needed", hidden=True),
+    Column("reason", "reason", hidden=True),
+)
+LAYER_COLUMNS = (
+    Column("layer", "layer"),
+    Column("parent", "on top of"),
+    Column("own_cost", "its own cost", align="right", interval=True),
+    Column("total_cost", "cost so far", align="right"),
+    Column("how", "how", hidden=True),
+    Column("cell", "cell", hidden=True),
+    Column("metric", "metric", hidden=True),
+    Column("device", "device", hidden=True),
+)
+UNPAIRED_NOTE = "Unpaired (weaker): what changed on the machine between the two runs is not in the interval."
+OVERHEAD_NOTE = "Overhead: positive is worse, whichever way the metric counts."
+
+
+def metrics_table(pair: Pair) -> Table:
+    """Return every metric of one pair with its verdict."""
+    titles = {"base_value": pair.base.label, "other_value": pair.other.label}
+    columns = tuple(
+        dataclasses.replace(column, title=titles.get(column.key, column.title)) for column in METRIC_COLUMNS
+    )
+    rows = tuple(_metric_row(row) for row in pair.rows)
+    return Table("metrics", wording.on_device(pair.title, pair.devices), columns, rows, _notes(pair.rows))
+
+
+def _metric_row(row: Compared) -> tuple[Cell, ...]:
+    metric = row.metric
+    return (
+        text_cell(row.cell),
+        Cell(wording.metric_title(metric.metric), metric.metric),
+        _value_cell(metric.base_value, metric.unit),
+        _value_cell(metric.other_value, metric.unit),
+        overhead_cell(metric),
+        Cell(wording.budget(metric), wording.finite(metric.budget)),
+        verdict_cell(metric),
+        pairs_cell(metric),
+        text_cell(metric.workload),
+        text_cell(metric.scenario),
+        Cell("", metric.batch_size),
+        text_cell(row.base.label),
+        text_cell(row.other.label),
+        text_cell("; ".join(row.devices)),
+        text_cell(metric.unit),
+        Cell("", wording.finite(metric.overhead_absolute), *wording.known_bounds(metric.ci95_absolute, "ms")),
+        text_cell(metric.budget_unit or ""),
+        Cell("", metric.paired),
+        Cell("", metric.pairs_needed),
+        text_cell(reason(metric)),
+    )
+
+
+def _value_cell(value: float | None, unit: str) -> Cell:
+    text = wording.number(value)
+    return Cell(text if text == wording.DASH else f"{text} {unit}", wording.finite(value))
+
+
+def overhead_cell(metric: ComparedMetric) -> Cell:
+    """Return the overhead with its interval; the value and its bounds are always in percent."""
+    low, high = wording.known_bounds(metric.ci95_percent, "%")
+    forced = metric.verdict == "not comparable"
+    return Cell(
+        wording.metric_overhead(metric),
+        wording.finite(metric.overhead_percent),
+        low,
+        high,
+        detail=wording.overhead_beside(metric),
+        tone="muted" if forced else "",
+    )
+
+
+def pairs_cell(metric: ComparedMetric) -> Cell:
+    """Return the pairs it rests on, and how many would decide it."""
+    tone: Tone = "" if metric.paired else "muted"
+    return Cell(wording.pairs(metric), metric.pairs, detail=wording.pairs_needed(metric), tone=tone)
+
+
+def verdict_cell(metric: ComparedMetric) -> Cell:
+    """Return the verdict with its mark, and the reason wherever the numbers beside it do not say it."""
+    return Cell(
+        wording.marked(metric.verdict),
+        metric.verdict,
+        detail="" if metric.verdict == "pass" or wording.evident(metric) else reason(metric),
+        tone=metric.verdict,
+    )
+
+
+def reason(metric: ComparedMetric) -> str:
+    """Return why the verdict is what it is; for what is not comparable, all that differs."""
+    return "; ".join(metric.differences) or metric.reason
+
+
+def _notes(rows: Sequence[Compared]) -> tuple[str, ...]:
+    notes = [OVERHEAD_NOTE]
+    if any(not row.metric.paired for row in rows):
+        notes.append(UNPAIRED_NOTE)
+    if any(row.metric.base_value is None or row.metric.other_value is None for row in rows):
+        notes.append(wording.floors_note())
+    notes += [f"Budget of {source}." for source in _budget_sources(rows)]
+    notes += [f"Claim: {claim}." for claim in dict.fromkeys(row.metric.claim for row in rows) if claim]
+    return tuple(notes)
+
+
+def _budget_sources(rows: Sequence[Compared]) -> list[str]:
+    """Return where each budget comes from, once for all metrics that share it."""
+    metrics: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.metric.budget_source:
+            key = (wording.budget(row.metric), row.metric.budget_source)
+            metrics.setdefault(key, []).append(wording.metric_title(row.metric.metric))
+    return [
+        f"{wording.joined(list(dict.fromkeys(names)))}: {budget}, {source}"
+        for (budget, source), names in metrics.items()
+    ]
+
+
+def layers_table(cell: str, metric: str, devices: Sequence[str], waterfalls: Sequence[Waterfall]) -> Table:
+    """Return what each layer of one cell costs on its own and with those below it."""
+    rows = tuple(
+        (
+            text_cell(step.label),
+            text_cell(step.parent),
+            Cell(
+                wording.overhead(step.own_percent, step.own_ci95, "%"),
+                step.own_percent,
+                *wording.known_bounds(step.own_ci95, "%"),
+                detail="" if how(step) == "paired" else how(step),
+            ),
+            Cell(f"{wording.signed(step.end_percent, 1)} %", step.end_percent),
+            text_cell(how(step)),
+            text_cell(cell),
+            text_cell(metric),
+            text_cell("; ".join(devices)),
+        )
+        for waterfall in waterfalls
+        for step in waterfall.steps
+    )
+    derived = any(step.derived for waterfall in waterfalls for step in waterfall.steps)
+    title = wording.on_device(f"{cell}, {wording.metric_title(metric)}, layer by layer,", devices)
+    return Table("layers", title, LAYER_COLUMNS, rows, (DERIVED_NOTE,) if derived else ())
+
+
+def how(step: Step) -> str:
+    """Return what a step rests on."""
+    if step.derived:
+        return "derived"
+    return "paired" if step.paired else "unpaired (weaker)"

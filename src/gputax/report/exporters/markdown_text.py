@@ -1,0 +1,81 @@
+"""Write the report as Markdown: question, answer, one table, charts, warnings, fingerprints, how to reproduce."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gputax import __version__
+from gputax.report.model import Cell, Chart, Report, Table
+from gputax.report.wording import joined
+
+MARKER = "<!-- gputax report"
+# For the page and the CSV: a comment on a change is read by people who want the answer.
+LEFT_OUT = ("telemetry",)
+SPECIAL = re.compile(r"([\\`*_\[\]#|~!$])")
+
+
+def markdown_text(report: Report, chart_files: Mapping[str, str] | None = None) -> str:
+    """Return the report; `chart_files` names the file of each chart that was drawn beside it."""
+    files = chart_files or {}
+    parts = [
+        f"{MARKER}, gputax {__version__}; `gputax report` writes it anew -->",
+        f"# {escaped(report.question)}",
+        f"**{escaped(report.answer.text)}**",
+    ]
+    if report.devices:
+        parts.append(f"Measured on {escaped(joined(report.devices))}, {escaped(report.measured)}.")
+    if report.answer_table is not None:
+        parts.append(_table(report.answer_table))
+    parts += [escaped(fact.text) for fact in report.facts]
+    parts += [_image(chart, files[chart.name]) for chart in report.charts if chart.name in files]
+    if report.warnings:
+        parts += ["## Warnings", "\n".join(f"- {escaped(warning.text)}" for warning in report.warnings)]
+    for section in report.sections:
+        if section.name in LEFT_OUT:
+            continue
+        tables = [*(chart.table for chart in section.charts if chart.table is not None), *section.tables]
+        if tables:
+            parts += [f"## {escaped(section.title)}", *(_table(table) for table in tables)]
+            parts += ["\n".join(f"- {escaped(note)}" for note in section.notes)] if section.notes else []
+    parts += ["## How to reproduce", _commands(report)]
+    return "\n\n".join(parts) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Return the text so that Markdown and the HTML inside it show it as it is."""
+    shown = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    shown = SPECIAL.sub(r"\\\1", shown)
+    # At the beginning of a line these would begin a list.
+    return re.sub(r"^(\d*)([-+.)])(?=\s)", r"\1\\\2", shown)
+
+
+def _table(table: Table) -> str:
+    columns = table.shown_columns
+    lines = [
+        f"**{escaped(table.title)}**",
+        "",
+        "| " + " | ".join(escaped(column.heading) for column in columns) + " |",
+        "|" + "|".join("---:" if column.align == "right" else "---" for column in columns) + "|",
+        *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in table.shown_rows),
+    ]
+    if table.notes:
+        lines += ["", *(f"- {escaped(note)}" for note in table.notes)]
+    return "\n".join(lines)
+
+
+def _cell(cell: Cell) -> str:
+    text = escaped(cell.text)
+    if cell.tone == "fail":
+        text = f"**{text}**" if text else text
+    return f"{text}: {escaped(cell.detail)}" if cell.detail else text
+
+
+def _image(chart: Chart, file: str) -> str:
+    return f"![{escaped(chart.title)}]({file})\n\n{escaped(chart.caption)}"
+
+
+def _commands(report: Report) -> str:
+    longest = max((len(run) for line in report.commands for run in re.findall(r"`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}sh", *report.commands, fence])

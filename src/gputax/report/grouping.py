@@ -1,0 +1,163 @@
+"""Put compared metrics and measured cells into the groups that a table or a chart shows together; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gputax.plan.metrics import METRICS
+from gputax.report.distributions import Curve
+from gputax.report.sources import ComparisonSource, RunSource
+from gputax.report.wording import cell_title, finite
+from gputax.results.comparison import ComparedMetric, Side
+from gputax.results.record import Benchmark
+
+# What each scenario is judged by; where that has no number (too few samples), the next that has one.
+HEADLINE = {
+    "offline": "throughput",
+    "saturate": "throughput",
+    "server": "latency_p99",
+    "single-stream": "latency_p90",
+    "multi-stream": "latency_p99",
+}
+FALLBACK = ("latency_mean", "latency_p50", "latency_p90", "latency_p95", "latency_p99", "throughput")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A metric with the two sides it names."""
+
+    metric: ComparedMetric
+    base: Side
+    other: Side
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The labels of both sides' devices; one where they are the same."""
+        return tuple(dict.fromkeys((self.base.device_label, self.other.device_label)))
+
+    @property
+    def cell(self) -> str:
+        """The cell's name without its environment."""
+        return cell_title(self.metric.workload, self.metric.scenario, self.metric.batch_size)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Everything that was compared between one base and one other side, on one device."""
+
+    base: Side
+    other: Side
+    devices: tuple[str, ...]
+    rows: tuple[Compared, ...]
+
+    @property
+    def title(self) -> str:
+        """The two sides in words."""
+        return f"{self.other.label} against {self.base.label}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A cell of a run, with the label that its environment has in this report."""
+
+    label: str
+    device_label: str
+    benchmark: Benchmark
+    run: RunSource
+
+    @property
+    def scenario(self) -> str:
+        """The scenario as on the command line."""
+        return self.benchmark.scenario.replace("_", "-")
+
+
+def compared(comparisons: Iterable[ComparisonSource]) -> tuple[Compared, ...]:
+    """Return every metric of every comparison with its sides."""
+    found = []
+    for source in comparisons:
+        sides = {side.label: side for side in source.comparison.sides}
+        for metric in source.comparison.metrics:
+            base = sides.get(metric.base) or _unknown_side(metric.base)
+            found.append(Compared(metric, base, sides.get(metric.other) or _unknown_side(metric.other)))
+    return tuple(found)
+
+
+def pairs_of(rows: Iterable[Compared]) -> tuple[Pair, ...]:
+    """Return the rows by base and other side; the same two names on another device are another pair."""
+    groups: dict[tuple[object, ...], list[Compared]] = {}
+    for row in rows:
+        groups.setdefault((row.base.label, row.other.label, row.devices), []).append(row)
+    return tuple(Pair(rows[0].base, rows[0].other, rows[0].devices, tuple(rows)) for rows in groups.values())
+
+
+def by_cell(rows: Iterable[Compared]) -> dict[tuple[str, tuple[str, ...]], list[Compared]]:
+    """Return the rows by cell and device, across pairs: what one waterfall may add up."""
+    groups: dict[tuple[str, tuple[str, ...]], list[Compared]] = {}
+    for row in rows:
+        groups.setdefault((row.cell, row.devices), []).append(row)
+    return groups
+
+
+def headline_metric(rows: Iterable[Compared]) -> str | None:
+    """Return the metric that says most of these rows: the scenario's own, if it has numbers."""
+    counts: dict[str, int] = {}
+    scenario = ""
+    for row in rows:
+        scenario = row.metric.scenario
+        if finite(row.metric.overhead_percent) is not None:
+            counts[row.metric.metric] = counts.get(row.metric.metric, 0) + 1
+    if not counts:
+        return None
+    order = [HEADLINE.get(scenario, "latency_mean"), *FALLBACK, *METRICS, *counts]
+    return max(counts, key=lambda name: (counts[name], -order.index(name)))
+
+
+def headlines(rows: Iterable[Compared]) -> tuple[Compared, ...]:
+    """Return the rows of each cell's headline metric."""
+    chosen: list[Compared] = []
+    for group in by_cell(rows).values():
+        name = headline_metric(group)
+        chosen += [row for row in group if row.metric.metric == name]
+    return tuple(chosen)
+
+
+def measured_cells(runs: Iterable[RunSource]) -> tuple[Measured, ...]:
+    """Return every cell, labelled by environment; where two runs share one, by directory too."""
+    runs = tuple(runs)
+    names = [run.record.environment for run in runs]
+    cells = []
+    for run in runs:
+        name = run.record.environment
+        label = f"{name} ({run.directory.rstrip('/').rsplit('/', 1)[-1]})" if names.count(name) > 1 else name
+        for benchmark in run.record.benchmarks:
+            tenants = f" ×{benchmark.tenants}" if benchmark.tenants != 1 else ""
+            cells.append(Measured(label + tenants, run.record.device_label, benchmark, run))
+    return tuple(cells)
+
+
+def chart_groups(cells: Iterable[Measured]) -> dict[tuple[str, str], list[tuple[str, Measured]]]:
+    """Return (title, device) -> labelled cells for one chart each.
+
+    Several environments: one chart per workload, scenario and batch, one mark per environment. A single one: its
+    batch sizes share the chart.
+    """
+    cells = tuple(cells)
+    several = len({cell.label for cell in cells}) > 1
+    groups: dict[tuple[str, str], list[tuple[str, Measured]]] = {}
+    for cell in cells:
+        batch = cell.benchmark.batch_size
+        title = cell_title(cell.benchmark.workload, cell.scenario, batch if several else None)
+        label = cell.label if several else f"{cell.label} b{batch}"
+        groups.setdefault((title, cell.device_label), []).append((label, cell))
+    return groups
+
+
+def curves_of(cells: Iterable[tuple[str, Measured]]) -> dict[str, Curve]:
+    """Return the latency curves of a chart's cells; a cell with too few samples has none."""
+    shapes = {label: cell.run.shapes.get(cell.benchmark.cell) for label, cell in cells}
+    return {label: shape.curve for label, shape in shapes.items() if shape is not None and shape.curve is not None}
+
+
+def _unknown_side(label: str) -> Side:
+    return Side(label=label, environment=label, device_label="an unknown device", source="", format="unknown")

@@ -1,0 +1,161 @@
+"""The table model and the report that is made of it: every exporter writes these, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+Value = str | int | float | bool | None
+Tone = Literal["", "pass", "fail", "inconclusive", "not comparable", "muted"]
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table; the key names it for programs, the title for people."""
+
+    key: str
+    title: str
+    unit: str = ""
+    align: Literal["left", "right"] = "left"
+    interval: bool = False
+    """Its cells carry bounds, which CSV writes as KEY_low and KEY_high."""
+    hidden: bool = False
+    """For programs only: in CSV and JSON, and not in the tables that people read."""
+
+    @property
+    def heading(self) -> str:
+        """The title with its unit."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry: text for people, a value for programs."""
+
+    text: str
+    value: Value = None
+    low: float | None = None
+    high: float | None = None
+    detail: str = ""
+    """A second, quieter line."""
+    tone: Tone = ""
+
+
+def text_cell(text: str, *, detail: str = "", tone: Tone = "") -> Cell:
+    """Return a cell whose text is its value."""
+    return Cell(text, text, detail=detail, tone=tone)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of typed cells under titled columns; the title names the device of its numbers."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            assert len(row) == len(self.columns), f"table {self.name}: a row of {len(row)} cells"
+
+    @property
+    def shown_columns(self) -> tuple[Column, ...]:
+        """The columns for people."""
+        return tuple(column for column in self.columns if not column.hidden)
+
+    @property
+    def shown_rows(self) -> tuple[tuple[Cell, ...], ...]:
+        """The cells for people."""
+        return tuple(
+            tuple(cell for cell, column in zip(row, self.columns, strict=True) if not column.hidden)
+            for row in self.rows
+        )
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A Vega-Lite spec with what goes around the picture."""
+
+    name: str
+    """Unique in its report and safe in a file name."""
+    title: str
+    spec: Spec
+    caption: str
+    headline: bool = False
+    """Belongs to the answer, and so into Markdown too."""
+    table: Table | None = None
+    """The same numbers to read."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report below the answer."""
+
+    name: str
+    title: str
+    intro: str = ""
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What goes with all of its tables."""
+    folded: bool = False
+    """Shown on demand in the page: true, but not what most readers came for."""
+    small: bool = False
+    """Its charts are many and small."""
+
+
+def notes_once(tables: tuple[Table, ...]) -> tuple[tuple[Table, ...], tuple[str, ...]]:
+    """Return the tables without the notes that all of them have, and these notes."""
+    if len(tables) < 2:
+        return tables, ()
+    shared = tuple(note for note in tables[0].notes if all(note in table.notes for table in tables))
+    return tuple(
+        replace(table, notes=tuple(note for note in table.notes if note not in shared)) for table in tables
+    ), shared
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of the answer, for layers or runs, with the tone of its verdict."""
+
+    text: str
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is shown: the answer first, then what it rests on."""
+
+    question: str
+    answer: Fact
+    facts: tuple[Fact, ...]
+    devices: tuple[str, ...]
+    answer_table: Table | None
+    answer_charts: tuple[Chart, ...]
+    sections: tuple[Section, ...]
+    warnings: tuple[Fact, ...]
+    commands: tuple[str, ...]
+    """How to measure it again, and how to write this report again."""
+    sources: tuple[str, ...]
+    measured: str
+    """When, as the results say; a report that is built again from the same files is the same."""
+
+    @property
+    def title(self) -> str:
+        """The question with the devices it was answered on."""
+        return f"{self.question} On {'; '.join(self.devices)}" if self.devices else self.question
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Every table, the answer's first."""
+        first = () if self.answer_table is None else (self.answer_table,)
+        behind_charts = tuple(chart.table for chart in self.charts if chart.table is not None)
+        return (*first, *behind_charts, *(table for section in self.sections for table in section.tables))
+
+    @property
+    def charts(self) -> tuple[Chart, ...]:
+        """Every chart, the answer's first."""
+        return (*self.answer_charts, *(chart for section in self.sections for chart in section.charts))

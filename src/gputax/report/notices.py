@@ -1,0 +1,147 @@
+"""What must be read with the answer: warnings, what the machine can resolve, and how to do it again; pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+from gputax.report import wording
+from gputax.report.model import Fact
+from gputax.report.sources import ComparisonSource, RunSource, Sources
+from gputax.results.comparison import Resolution
+from gputax.results.record import Benchmark, WarningRecord
+
+# The tables explain their own dashes.
+EXPLAINED_BY_TABLES = ("too-few-samples",)
+NOT_ACTIVE = Fact("the layer was not active while it was measured.", "fail")
+UNPAIRED = "Unpaired comparison, which is weaker: `gputax duet` measures both sides in alternation."
+NOTHING_COMPARED = (
+    "No verdict: nothing was compared. `gputax compare A B` judges results on disk, `gputax duet` measures in pairs."
+)
+
+
+def facts_of(sources: Sources) -> tuple[Fact, ...]:
+    """Return what stands right below the answer."""
+    found = [source.comparison.resolution for source in sources.comparisons if source.comparison.resolution is not None]
+    facts = _resolutions(list(dict.fromkeys(found)))
+    if sources.comparisons and all(
+        not metric.paired for each in sources.comparisons for metric in each.comparison.metrics
+    ):
+        facts.append(Fact(UNPAIRED))
+    if sources.runs and not sources.comparisons:
+        facts.append(Fact(NOTHING_COMPARED))
+    return tuple(dict.fromkeys(facts))
+
+
+def _resolutions(controls: list[Resolution]) -> list[Fact]:
+    """Return the coarsest A/A control, for an answer is no finer than that, and each that found what is not there."""
+    known = [control for control in controls if wording.finite(control.half_width_percent) is not None]
+    facts = [Fact("What this machine can resolve is unknown: the A/A control has no interval.", "inconclusive")]
+    if known:
+        worst = max(known, key=lambda control: control.half_width_percent)
+        count = f"worst of {len(known)} A/A controls" if len(known) > 1 else "A/A control"
+        basis = f"{count}: {worst.pairs:,} pairs in {worst.seconds:.0f} s"
+        facts = [Fact(f"This machine can tell an overhead of {worst.half_width_percent:.2g} % from nothing ({basis}).")]
+    for control in controls:
+        if not control.contains_zero:
+            interval = wording.bounds_text(control.ci95_percent, "%")
+            facts.append(
+                Fact(f"The A/A control shows a difference that is not there ({interval}): distrust the answer.", "fail")
+            )
+    return facts if controls else []
+
+
+def warnings_of(sources: Sources) -> tuple[Fact, ...]:
+    """Return every warning once, with all the places that share it."""
+    places: dict[Fact, list[str]] = {}
+    for run in sources.runs:
+        for fact in _run_warnings(run):
+            places.setdefault(fact, []).append(run.record.environment)
+    for source in sources.comparisons:
+        for place, fact in _comparison_warnings(source):
+            places.setdefault(fact, []).append(place)
+    return tuple(
+        Fact(f"{wording.joined(list(dict.fromkeys(where)))}: {fact.text}", fact.tone) for fact, where in places.items()
+    )
+
+
+def _run_warnings(run: RunSource) -> list[Fact]:
+    record = run.record
+    found = []
+    if not record.complete:
+        done, planned = len(record.benchmarks), len(record.cells_planned)
+        found.append(Fact(f"unfinished, {done} of {planned} cells are measured ({run.directory}).", "fail"))
+    found += [Fact(f"{failure.cell} failed: {failure.what}", "fail") for failure in record.failures]
+    invalid = [benchmark.cell for benchmark in record.benchmarks if not benchmark.valid]
+    if invalid:
+        found.append(Fact(f"not valid: {wording.joined(invalid)}.", "fail"))
+    if record.evidence.get("active") is False:
+        found.append(NOT_ACTIVE)
+    if run.missing:
+        names = ", ".join(run.missing[:4]) + (" …" if len(run.missing) > 4 else "")
+        found.append(Fact(f"files that the record names are missing, and so are their charts: {names}."))
+    found += [Fact(warning.text) for warning in record.warnings]
+    return found + _cell_warnings(record.benchmarks)
+
+
+def _cell_warnings(benchmarks: Sequence[Benchmark]) -> list[Fact]:
+    """Return one line per kind of warning: its worst case, and how many cells share it."""
+    by_code: dict[str, list[tuple[float, str, str]]] = {}
+    for benchmark in benchmarks:
+        for warning in benchmark.warnings:
+            size = abs(wording.finite(warning.value) or 0.0)
+            by_code.setdefault(warning.code, []).append((size, warning.text, benchmark.cell))
+    lines = []
+    for code, cases in by_code.items():
+        if code in EXPLAINED_BY_TABLES:
+            continue
+        _, text, cell = max(cases)
+        cells = len({case[2] for case in cases})
+        lines.append(Fact(f"{text} ({cell}{f'; worst of {cells} cells' if cells > 1 else ''})"))
+    return lines
+
+
+def _comparison_warnings(source: ComparisonSource) -> list[tuple[str, Fact]]:
+    """Return what each warning is about, and the warning."""
+    comparison = source.comparison
+    labels = [side.label for side in comparison.sides]
+    sides = f"{wording.joined(labels[1:])} against {labels[0]}" if len(labels) > 1 else "".join(labels)
+    found = [(sides, Fact(warning.text)) for warning in comparison.warnings]
+    found += [(side.label, NOT_ACTIVE) for side in comparison.sides if side.evidence.get("active") is False]
+    for metric in comparison.metrics:
+        cell = wording.cell_title(metric.workload, metric.scenario, metric.batch_size)
+        place = f"{metric.other} against {metric.base}, {cell} {wording.metric_title(metric.metric)}"
+        found += [(place, Fact(warning.text)) for warning in _shown(metric.warnings)]
+    return found
+
+
+def _shown(warnings: Iterable[WarningRecord]) -> list[WarningRecord]:
+    return [warning for warning in warnings if warning.code not in EXPLAINED_BY_TABLES]
+
+
+def commands_of(sources: Sources) -> tuple[str, ...]:
+    """Return how to measure it again, from the comparisons and the runs' records, and how to write this report."""
+    commands = [_run_command(run) for run in sources.runs if run.record.benchmarks]
+    commands += [source.comparison.command for source in sources.comparisons if source.comparison.command]
+    places = [*(run.directory for run in sources.runs), *(source.path for source in sources.comparisons if source.path)]
+    commands += [shlex.join(["gputax", "report", *places])] if places else []
+    return tuple(dict.fromkeys(commands))
+
+
+def _run_command(run: RunSource) -> str:
+    """Return a command for the same cells; how long each load was is in the record, under `load`."""
+    benchmarks = run.record.benchmarks
+    first = benchmarks[0]
+
+    def several(values: Iterable[object]) -> str:
+        return ",".join(dict.fromkeys(str(value) for value in values))
+
+    batched = [each.batch_size for each in benchmarks if each.scenario not in ("single_stream", "multi_stream")]
+    words = ["gputax", "run", "--env", run.record.environment]
+    words += ["--workload", several(each.workload for each in benchmarks)]
+    words += ["--scenario", several(each.scenario.replace("_", "-") for each in benchmarks)]
+    words += ["--batch", several(batched)] if batched else []
+    words += ["--engine", first.engine, "--device", first.device]
+    words += ["--precision", first.precision] if first.precision in ("fp32", "fp16") else []
+    words += ["--threads", str(first.threads)]
+    return shlex.join(words)

@@ -1,0 +1,161 @@
+"""Tables of what was measured: the cells of each run, and the host and device while they ran; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gputax.report import wording
+from gputax.report.grouping import Measured
+from gputax.report.model import Cell, Column, Table, text_cell
+from gputax.report.sources import RunSource, Telemetry
+from gputax.results.record import Benchmark
+
+CELL_COLUMNS = (
+    Column("workload", "workload"),
+    Column("scenario", "scenario"),
+    Column("batch_size", "batch", align="right"),
+    Column("throughput", "throughput", "samples/s", "right", interval=True),
+    Column("latency_mean", "mean", "ms", "right"),
+    Column("latency_p50", "p50", "ms", "right"),
+    Column("latency_p90", "p90", "ms", "right"),
+    Column("latency_p99", "p99", "ms", "right"),
+    Column("samples", "samples", align="right"),
+    Column("loadgen", "LoadGen"),
+    Column("cell", "cell", hidden=True),
+    Column("latency_p95", "p95", "ms", hidden=True),
+    Column("environment", "environment", hidden=True),
+    Column("tenants", "tenants", hidden=True),
+    Column("device", "device", hidden=True),
+    Column("engine", "engine", hidden=True),
+    Column("precision", "precision", hidden=True),
+    Column("threads", "threads", hidden=True),
+    Column("claim", "claim", hidden=True),
+    Column("directory", "directory", hidden=True),
+)
+# Column of the series -> heading, unit, how it is summed up. Only what was sampled is shown.
+TELEMETRY: dict[str, tuple[str, str, Callable[[Sequence[float]], float]]] = {
+    "gpu_utilisation_percent": ("GPU busy", "%", lambda values: float(np.mean(values))),
+    "sm_clock_mhz": ("lowest SM clock", "MHz", min),
+    "gpu_temperature_c": ("hottest", "°C", max),
+    "power_w": ("power", "W", lambda values: float(np.mean(values))),
+    "gpu_memory_used_mb": ("GPU memory", "MB", max),
+    "own_busy_percent": ("own CPU", "%", lambda values: float(np.mean(values))),
+    "others_busy_percent": ("other processes", "%", lambda values: float(np.mean(values))),
+    "steal_percent": ("stolen", "%", lambda values: float(np.mean(values))),
+    "throttled_ms": ("held back by quota", "ms", lambda values: values[-1]),
+    "rss_mb": ("memory", "MB", max),
+}
+RATE_NOTE = (
+    "The interval of a throughput holds what varied within its own run; what changes from run to run is not in it."
+)
+
+
+def cells_table(run: RunSource, cells: Sequence[Measured]) -> Table:
+    """Return the figures of one run's cells."""
+    record = run.record
+    label = cells[0].label if cells else record.environment
+    notes = [f"Claim: {claim}." for claim in dict.fromkeys(cell.benchmark.claim for cell in cells)]
+    if any(cell.scenario in ("offline", "saturate") for cell in cells):
+        notes.append("Latency of offline and saturate is that of one batch.")
+    if any(None in _percentiles(cell.benchmark) for cell in cells):
+        notes.append(wording.floors_note())
+    rows = tuple(_cell_row(cell) for cell in cells)
+    if any(row[3].low is not None for row in rows):
+        notes.append(RATE_NOTE)
+    title = wording.on_device(label, [record.device_label])
+    return Table("cells", title, CELL_COLUMNS, rows, tuple(notes))
+
+
+def _cell_row(cell: Measured) -> tuple[Cell, ...]:
+    benchmark = cell.benchmark
+    shape = cell.run.shapes.get(benchmark.cell)
+    batch = f"{benchmark.batch_size}"
+    if cell.scenario == "server":
+        batch = f"≤{benchmark.batch_size} (mean {wording.number(benchmark.mean_batch_size)})"
+    return (
+        text_cell(benchmark.workload),
+        text_cell(cell.scenario),
+        Cell(batch, benchmark.batch_size),
+        _rate_cell(benchmark.throughput_samples_per_sec, None if shape is None else shape.rate_ci95),
+        *(_figure(value) for value in (benchmark.latency_mean_ms, *_percentiles(benchmark))),
+        Cell(f"{benchmark.samples:,}", benchmark.samples),
+        _judgement(benchmark),
+        text_cell(wording.cell_title(benchmark.workload, cell.scenario, benchmark.batch_size, benchmark.tenants)),
+        _figure(benchmark.latency_p95_ms),
+        text_cell(benchmark.environment),
+        Cell("", benchmark.tenants),
+        text_cell(cell.device_label),
+        text_cell(benchmark.engine),
+        text_cell(benchmark.precision),
+        Cell("", benchmark.threads),
+        text_cell(benchmark.claim),
+        text_cell(cell.run.directory),
+    )
+
+
+def _rate_cell(rate: float, bounds: tuple[float, float] | None) -> Cell:
+    if bounds is None or not rate > 0:
+        return _figure(rate)
+    half_percent = 50.0 * (bounds[1] - bounds[0]) / rate
+    return Cell(f"{wording.number(rate)} ± {half_percent:.1f} %", wording.finite(rate), *bounds)
+
+
+def _figure(value: float | None) -> Cell:
+    return Cell(wording.number(value), wording.finite(value))
+
+
+def _percentiles(benchmark: Benchmark) -> tuple[float | None, ...]:
+    return benchmark.latency_p50_ms, benchmark.latency_p90_ms, benchmark.latency_p99_ms
+
+
+def _judgement(benchmark: Benchmark) -> Cell:
+    if benchmark.loadgen is None and benchmark.valid:
+        return text_cell("not used", tone="muted")
+    text = "VALID" if benchmark.valid else "INVALID"
+    if benchmark.latency_bound_ms is not None and benchmark.judged_percentile is not None:
+        text += f" (p{100 * benchmark.judged_percentile:g} ≤ {benchmark.latency_bound_ms:g} ms)"
+    if benchmark.valid:
+        return text_cell(text)
+    return text_cell(
+        text, detail="; ".join(benchmark.loadgen.invalid_reasons if benchmark.loadgen else ()), tone="fail"
+    )
+
+
+def failures_table(run: RunSource, label: str) -> Table | None:
+    """Return the cells of a run that could not be measured."""
+    if not run.record.failures:
+        return None
+    columns = (Column("cell", "cell"), Column("what", "what happened"), Column("next", "what to do"))
+    rows = tuple(
+        (text_cell(failure.cell), text_cell(failure.what, tone="fail"), text_cell(failure.next))
+        for failure in run.record.failures
+    )
+    return Table("failures", wording.on_device(f"{label}, not measured,", [run.record.device_label]), columns, rows)
+
+
+def telemetry_table(run: RunSource, cells: Sequence[Measured]) -> Table | None:
+    """Return one row per cell with what the host and the device did meanwhile."""
+    series = {cell.benchmark.cell: run.telemetry[cell.benchmark.cell] for cell in cells
+              if cell.benchmark.cell in run.telemetry}  # fmt: skip
+    shown = [name for name in TELEMETRY if any(_known(each.get(name)) for each in series.values())]
+    if not shown:
+        return None
+    columns = (
+        Column("cell", "cell"),
+        *(Column(name, TELEMETRY[name][0], TELEMETRY[name][1], "right") for name in shown),
+    )
+    rows = tuple((text_cell(cell), *(_summed_up(each, name) for name in shown)) for cell, each in series.items())
+    title = wording.on_device(f"{cells[0].label}, while the load ran,", [run.record.device_label])
+    return Table("telemetry", title, columns, rows, ("CPU shares are of all CPUs that the worker may use.",))
+
+
+def _summed_up(series: Telemetry, name: str) -> Cell:
+    values = _known(series.get(name))
+    value = TELEMETRY[name][2](values) if values else None
+    return Cell(wording.DASH if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.2g}", value)
+
+
+def _known(values: Sequence[float | None] | None) -> list[float]:
+    return [value for value in values or () if wording.finite(value) is not None and value is not None]

@@ -1,0 +1,218 @@
+"""Read what a report is made of: run directories and comparison documents, from disk alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from gputax.errors import ResultsError
+from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
+from gputax.report.wording import plain
+from gputax.results.comparison import COMPARISON_SCHEMA_VERSION, Comparison
+from gputax.results.record import Benchmark, RunRecord
+from gputax.results.store import RECORD_NAME, read_record, read_samples
+
+COMPARISON_NAME = "comparison.json"
+# What a duet leaves beside its document: every latency of its first and of its second side.
+DUET_SAMPLES = ("samples-a.parquet", "samples-b.parquet")
+Telemetry = dict[str, list[float | None]]
+Document = TypeVar("Document", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class RunSource:
+    """One run directory, its samples reduced to what charts draw."""
+
+    directory: str
+    record: RunRecord
+    shapes: dict[str, CellShape]
+    """By cell; a cell without a samples file is missing here."""
+    telemetry: dict[str, Telemetry]
+    missing: tuple[str, ...] = ()
+    """Files that the record names and the directory does not have."""
+
+
+@dataclass(frozen=True)
+class ComparisonSource:
+    """One comparison document and where it lies."""
+
+    path: str
+    comparison: Comparison
+    curves: tuple[Curve | None, ...] = ()
+    """Of a duet: the latencies of each side over all pairs."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All that one report shows."""
+
+    runs: tuple[RunSource, ...] = ()
+    comparisons: tuple[ComparisonSource, ...] = ()
+
+
+def read_sources(paths: Sequence[Path]) -> Sources:
+    """Read every place: a result directory, a directory of them, or one of their two documents."""
+    documents = list(dict.fromkeys(document for path in paths for document in documents_of(path)))
+    return Sources(
+        tuple(read_run(path.parent) for path in documents if path.name == RECORD_NAME),
+        tuple(read_compared(path) for path in documents if path.name != RECORD_NAME),
+    )
+
+
+def documents_of(path: Path) -> list[Path]:
+    """Return the documents that a path of the command line means."""
+    if path.is_file():
+        return [path]
+    here = [path / name for name in (RECORD_NAME, COMPARISON_NAME) if (path / name).is_file()]
+    found = here or sorted(
+        each for name in (RECORD_NAME, COMPARISON_NAME) for each in path.glob(f"*/{name}") if each.is_file()
+    )
+    if not found:
+        what = "no results here" if path.is_dir() else "no such directory"
+        raise ResultsError(
+            what,
+            where=str(path),
+            next_step=f"name a directory that holds {RECORD_NAME} or {COMPARISON_NAME}; `gputax run` makes one",
+        )
+    return found
+
+
+def read_run(directory: Path) -> RunSource:
+    """Read a run directory; a file that is missing is noted, a file that is broken is an error."""
+    try:
+        record = read_record(directory)
+    except RecursionError as error:
+        raise ResultsError("cannot be read: nested too deeply", where=str(directory / RECORD_NAME)) from error
+    shapes, telemetry, missing = {}, {}, []
+    for benchmark in record.benchmarks:
+        samples = _inside(directory, benchmark.samples_file)
+        if samples.is_file():
+            shapes[benchmark.cell] = _read_shape(samples, benchmark)
+        else:
+            missing.append(benchmark.samples_file)
+        series = _inside(directory, benchmark.telemetry_file)
+        if series.is_file():
+            telemetry[benchmark.cell] = _read_telemetry(series)
+        else:
+            missing.append(benchmark.telemetry_file)
+    return RunSource(str(directory), record, shapes, telemetry, tuple(missing))
+
+
+def read_compared(path: Path) -> ComparisonSource:
+    """Read a comparison document and the samples that a duet left beside it."""
+    comparison = read_comparison(path)
+    files = [path.parent / name for name in DUET_SAMPLES]
+    if comparison.kind != "duet" or not all(file.is_file() for file in files):
+        return ComparisonSource(str(path), comparison)
+    return ComparisonSource(str(path), comparison, tuple(_read_curve(file) for file in files))
+
+
+def read_comparison(path: Path) -> Comparison:
+    """Read a comparison document, or say why it cannot be one of ours."""
+    data = _read_json(path)
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if isinstance(version, int) and version > COMPARISON_SCHEMA_VERSION:
+        raise ResultsError(
+            f"written by a newer gputax (schema {version}, this one knows {COMPARISON_SCHEMA_VERSION})",
+            where=str(path),
+            next_step="upgrade gputax",
+        )
+    try:
+        return Comparison.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ResultsError(f"not a comparison: {plain(place)}: {first['msg']}", where=str(path)) from error
+
+
+def cleaned(sources: Sources) -> Sources:
+    """Return the sources with every text on one line and printable, whatever was in the files."""
+    return Sources(
+        tuple(
+            RunSource(
+                plain(run.directory),
+                _clean_document(run.record),
+                {plain(cell): shape for cell, shape in run.shapes.items()},
+                {plain(cell): series for cell, series in run.telemetry.items()},
+                tuple(plain(name) for name in run.missing),
+            )
+            for run in sources.runs
+        ),
+        tuple(
+            ComparisonSource(plain(each.path), _clean_document(each.comparison), each.curves)
+            for each in sources.comparisons
+        ),
+    )
+
+
+def _clean_document(document: Document) -> Document:
+    return type(document).model_validate(_clean(document.model_dump()))
+
+
+def _clean(data: Any) -> Any:
+    if isinstance(data, str):
+        return plain(data)
+    if isinstance(data, dict):
+        return {plain(str(key)): _clean(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_clean(value) for value in data]
+    return data
+
+
+def _inside(directory: Path, name: str) -> Path:
+    """Return the file's path; a record may name files of its own directory only."""
+    path = directory / name
+    if "\0" in name or not path.resolve().is_relative_to(directory.resolve()):
+        raise ResultsError(f"the record names a file outside its directory: {plain(name)}", where=str(directory))
+    return path
+
+
+def _read_shape(path: Path, benchmark: Benchmark) -> CellShape:
+    with _placed(path):
+        return cell_shape(benchmark.scenario, read_samples(path))
+
+
+def _read_curve(path: Path) -> Curve | None:
+    with _placed(path):
+        return duet_curve(read_samples(path))
+
+
+@contextmanager
+def _placed(path: Path) -> Iterator[None]:
+    """Say which file an error is about."""
+    try:
+        yield
+    except ResultsError as error:
+        error.where = error.where or str(path)
+        raise
+
+
+def _read_telemetry(path: Path) -> Telemetry:
+    data = _read_json(path)
+    if not isinstance(data, dict) or not all(isinstance(column, list) for column in data.values()):
+        raise ResultsError("not telemetry: columns of numbers are expected", where=str(path))
+    for name, column in data.items():
+        for value in column:
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise ResultsError(f"not telemetry: {plain(name)} holds {plain(repr(value))}", where=str(path))
+    if len({len(column) for column in data.values()}) > 1:
+        raise ResultsError("not telemetry: columns of unequal length", where=str(path))
+    return data
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        content = path.read_bytes()
+        if not content.strip():
+            raise ResultsError("the file is empty", where=str(path))
+        return json.loads(content)
+    except RecursionError as error:
+        raise ResultsError("cannot be read: nested too deeply", where=str(path)) from error
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"cannot be read: {error}", where=str(path)) from error

@@ -1,0 +1,144 @@
+"""From sources to the report: the answer first, then every part that it rests on; pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from gputax.errors import ResultsError
+from gputax.report import wording
+from gputax.report.answers import LayerAnswer, answer_sentence, answer_table, layer_answer
+from gputax.report.comparison_sections import (
+    answer_charts,
+    layers_section,
+    metrics_section,
+    pairs_section,
+    settings_table,
+)
+from gputax.report.fingerprints import evidence_table, fingerprint_table
+from gputax.report.grouping import Measured, compared, measured_cells, pairs_of
+from gputax.report.model import Chart, Fact, Report, Section, Table
+from gputax.report.notices import commands_of, facts_of, warnings_of
+from gputax.report.run_sections import (
+    cells_section,
+    latency_section,
+    runs_table,
+    series_labels,
+    telemetry_section,
+    throughput_section,
+)
+from gputax.report.run_tables import cells_table
+from gputax.report.sources import ComparisonSource, Sources, cleaned
+from gputax.results.comparison import Comparison
+
+
+def report_on(comparison: Comparison, where: str = "") -> Report:
+    """Return the report of one comparison that was just made."""
+    return build_report(Sources(comparisons=(ComparisonSource(where, comparison),)))
+
+
+def build_report(sources: Sources) -> Report:
+    """Return everything that exporters show, from what was read."""
+    sources = cleaned(sources)
+    rows = compared(sources.comparisons)
+    cells = measured_cells(sources.runs)
+    pairs = pairs_of(rows)
+    answers = [layer_answer(pair) for pair in pairs]
+    if not rows and not cells and not any(run.record.failures for run in sources.runs):
+        raise ResultsError(
+            "nothing was measured here, so there is nothing to report",
+            where=", ".join(_places(sources)),
+            next_step="finish the run: the same `gputax run` command resumes",
+        )
+    table = answer_table(answers) if answers else _run_answer(sources, cells)
+    known = series_labels(cells, sources.comparisons)
+    sections = (
+        layers_section(rows),
+        None if table.name == "metrics" else metrics_section(pairs),
+        throughput_section(cells, known),
+        latency_section(cells, sources.comparisons, known),
+        pairs_section(sources.comparisons),
+        None if table.name == "cells" else cells_section(sources.runs, cells),
+        telemetry_section(sources.runs, cells),
+        _ground_section(sources),
+    )
+    report = Report(
+        question=_question(sources, answers),
+        answer=answer_sentence(answers) if answers else _runs_sentence(sources, cells),
+        facts=facts_of(sources),
+        devices=_devices(sources),
+        answer_table=table,
+        answer_charts=answer_charts(answers) if answers else (),
+        sections=tuple(section for section in sections if section is not None),
+        warnings=warnings_of(sources),
+        commands=commands_of(sources),
+        sources=_places(sources),
+        measured=_measured(sources),
+    )
+    return _with_names(report)
+
+
+def _question(sources: Sources, answers: Sequence[LayerAnswer]) -> str:
+    questions = list(dict.fromkeys(source.comparison.question for source in sources.comparisons))
+    if len(questions) == 1 and questions[0]:
+        return questions[0]
+    if answers:
+        return "What does each layer cost?"
+    return "What was measured?"
+
+
+def _runs_sentence(sources: Sources, cells: Sequence[Measured]) -> Fact:
+    environments = list(dict.fromkeys(run.record.environment for run in sources.runs))
+    invalid = sum(not cell.benchmark.valid for cell in cells)
+    failed = sum(len(run.record.failures) for run in sources.runs)
+    text = f"{wording.counted(len(cells), 'cell')} measured in {wording.joined(environments)}"
+    trouble = [f"{count} {word}" for count, word in ((invalid, "not valid"), (failed, "failed")) if count]
+    return Fact(f"{text}; {', '.join(trouble)}." if trouble else f"{text}, all valid.", "fail" if trouble else "")
+
+
+def _run_answer(sources: Sources, cells: Sequence[Measured]) -> Table:
+    """Return the one table of a lone run, and an overview of several."""
+    lone = len(sources.runs) == 1 and cells and not sources.runs[0].record.failures
+    return cells_table(sources.runs[0], cells) if lone else runs_table(sources.runs)
+
+
+def _devices(sources: Sources) -> tuple[str, ...]:
+    devices = [run.record.device_label for run in sources.runs if run.record.benchmarks]
+    devices += [side.device_label for source in sources.comparisons for side in source.comparison.sides]
+    return tuple(dict.fromkeys(devices))
+
+
+def _ground_section(sources: Sources) -> Section | None:
+    found = (settings_table(sources.comparisons), evidence_table(sources), fingerprint_table(sources))
+    tables: tuple[Table, ...] = tuple(table for table in found if table is not None)
+    return Section("ground", "Settings, evidence and fingerprints", tables=tables, folded=True) if tables else None
+
+
+def _places(sources: Sources) -> tuple[str, ...]:
+    places = [*(run.directory for run in sources.runs), *(source.path for source in sources.comparisons)]
+    return tuple(place for place in places if place)
+
+
+def _measured(sources: Sources) -> str:
+    stamps = [run.record.timestamp for run in sources.runs]
+    stamps += [source.comparison.timestamp for source in sources.comparisons]
+    stamps = list(dict.fromkeys(wording.moment(stamp) for stamp in sorted(stamps)))
+    return stamps[0] if len(stamps) == 1 else f"{stamps[0]} to {stamps[-1]}"
+
+
+def _with_names(report: Report) -> Report:
+    """Return the report with every chart numbered within its kind: names of files, never made of results' texts."""
+    counts: dict[str, int] = {}
+
+    def named(chart: Chart) -> Chart:
+        counts[chart.name] = counts.get(chart.name, 0) + 1
+        return dataclasses.replace(chart, name=f"{chart.name}-{counts[chart.name]}")
+
+    return dataclasses.replace(
+        report,
+        answer_charts=tuple(named(chart) for chart in report.answer_charts),
+        sections=tuple(
+            dataclasses.replace(section, charts=tuple(named(chart) for chart in section.charts))
+            for section in report.sections
+        ),
+    )
