@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bench import figures
+from bench.compare_million import compare_million
+from bench.duet_gain import duet_gain
+from bench.report_size import report_size
 from gputax.results.files import write_text
 from gputax.results.store import now_text
 from gputax.worker.probes.facts import describe
@@ -22,6 +25,9 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "server-peak": figures.server_peak_ratio,
     "torch": figures.vs_naive_torch,
     "quick": figures.quick_run,
+    "duet-gain": duet_gain,
+    "compare": compare_million,
+    "report": report_size,
 }
 # key, comparison, goal
 GOALS: tuple[tuple[str, str, float], ...] = (
@@ -34,6 +40,9 @@ GOALS: tuple[tuple[str, str, float], ...] = (
     ("help_ms", "<=", 150),
     ("quick_peak_mb", "<=", 1500),
     ("quick_s", "<=", 90),
+    ("duet_gain", ">=", 4),
+    ("compare_million_s", "<=", 10),
+    ("report_kb", "<=", 2048),
 )
 OUT = Path("results/bench.json")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -176,9 +175,11 @@ def quick_run() -> dict[str, Any]:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        _, status, usage = os.wait4(process.pid, 0)
+        coordinator_mb = 0.0
+        while process.poll() is None:
+            coordinator_mb = max(coordinator_mb, _resident_mb(process.pid))
+            time.sleep(0.2)
         seconds = time.monotonic() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
         worker_mb = 0.0
         for benchmark in read_record(out).benchmarks:
             telemetry = json.loads((out / benchmark.telemetry_file).read_text())
@@ -186,8 +187,17 @@ def quick_run() -> dict[str, Any]:
     return {
         "quick_s": seconds,
         "quick_exit_code": process.returncode,
-        "quick_peak_mb": usage.ru_maxrss / 1024 + worker_mb,
+        "quick_peak_mb": coordinator_mb + worker_mb,
     }
+
+
+def _resident_mb(pid: int) -> float:
+    """Return the largest resident size that the process has had."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
 def _both(pair: int, ours: Any, theirs: Any) -> tuple[float, float]:

@@ -118,4 +118,5 @@ def test_the_peak_is_found_where_the_queue_must_break(monkeypatch: pytest.Monkey
     result = measured("synthetic:latency_us=5000", "server", 1, plan)
     # Above its capacity of 200/s a queue grows without end; 40 ms hold up to about 90 % of it.
     assert 80 < result.observation.load.target_qps < 210
-    assert len(result.probes) >= 4
+    assert [each.kind for each in result.attempts].count("probe") >= 4
+    assert result.rate_source.startswith("peak: ")

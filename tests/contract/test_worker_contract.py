@@ -93,6 +93,25 @@ def test_prepares_measures_and_closes(worker: Coordinator) -> None:
     assert worker.process.wait(timeout=10) == 0
 
 
+def test_a_slot_is_the_runs_that_were_asked_for_and_nothing_else(worker: Coordinator) -> None:
+    worker.send(id=1, op="prepare", setup=SYNTHETIC.to_dict())
+    worker.answer()
+    for request_id, runs in ((2, 1), (3, 7)):
+        worker.send(id=request_id, op="measure", slot={"batch": 2, "runs": runs, "first_run": 5})
+        columns = worker.receive()["result"]["columns"]
+        durations = decode_array(columns["end_ns"]) - decode_array(columns["start_ns"])
+        assert len(durations) == runs
+        assert durations.min() >= 500_000
+
+
+def test_an_engine_that_throws_in_a_slot_is_answered(worker: Coordinator) -> None:
+    failing = Setup("resnet50", engine="synthetic:latency_us=10,fail_after=3")
+    worker.send(id=1, op="prepare", setup=failing.to_dict())
+    worker.answer()
+    worker.send(id=2, op="measure", slot={"batch": 1, "runs": 9, "first_run": 0})
+    assert "synthetic failure" in worker.answer()["error"]["what"]
+
+
 @pytest.mark.parametrize("scenario", ["offline", "server", "single-stream", "multi-stream"])
 def test_every_loadgen_scenario_leaves_samples_and_loadgens_own_logs(worker: Coordinator, scenario: str) -> None:
     worker.send(id=1, op="prepare", setup=Setup("resnet50", engine="synthetic", max_batch=8).to_dict())

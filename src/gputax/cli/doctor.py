@@ -25,13 +25,26 @@ COLOURS: dict[Status, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 @click.command()
 @click.option("--env", "environment", default="bare", show_default=True, help="Where a worker would run.")
 @click.option("--out", default="results", show_default=True, help="Where results would go.")
+@click.option("--resolution", is_flag=True, help="Run a short A/A: the smallest overhead this machine can resolve.")
+@click.option("--workload", default="resnet50", show_default=True, help="With --resolution: what runs.")
+@click.option("--engine", default="onnx", show_default=True, help="With --resolution: what executes it.")
+@click.option(
+    "--max-time", default=30.0, show_default=True, type=click.FloatRange(3), help="With --resolution: seconds."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write findings and facts as JSON.")
 @click.pass_context
-def doctor(context: click.Context, environment: str, out: str, as_json: bool) -> None:
+def doctor(
+    context: click.Context, /, environment: str, out: str, resolution: bool, as_json: bool, **measured: Any
+) -> None:
     """Look for what would spoil or stop a measurement here, with the command that mends it.
 
     Exits with 3 if anything stops a measurement.
     """
+    if resolution:
+        from gputax.cli.resolution import show_resolution
+
+        show_resolution(environment, as_json=as_json, **measured)
+        return
     facts = gather_facts(environment)
     findings = diagnose(facts, inspect_disk(models_folder(), Path(out)))
     if as_json:

@@ -16,6 +16,9 @@ from gputax.errors import GputaxError, UsageError, unknown_name
 # Verb -> (module:object, help). The help stands here so that `gputax --help` imports no verb (measured: 60 ms).
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("gputax.cli.run:run", "Measure inference in an environment."),
+    "duet": ("gputax.cli.duet:duet", "Say what one environment costs over another: pairs, interval, verdict."),
+    "compare": ("gputax.cli.compare:compare", "Compare results that are on disk already; weaker than a duet."),
+    "report": ("gputax.cli.report:report", "Make the page, the table or the data of results on disk."),
     "models": ("gputax.cli.models:models", "List, build or fetch the workloads' model files."),
     "doctor": ("gputax.cli.doctor:doctor", "Say what is wrong here, and the command that mends it."),
 }
@@ -43,15 +46,22 @@ class Verbs(click.Group):
             formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
 
 
-@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="gputax")
 @click.option("--debug", is_flag=True, help="Show the Python traceback of an error.")
-def app(debug: bool) -> None:
+@click.pass_context
+def app(context: click.Context, /, debug: bool) -> None:
     """What does each layer between a model and its GPU cost?
 
     Results go to stdout, progress to stderr. Exit codes: 0 ok, 1 error, 2 usage, 3 preflight failed, 4 some cells
-    failed, 5 results invalid, 130 interrupted.
+    failed, 5 results invalid, 6 budget exceeded, 7 inconclusive, 130 interrupted.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main() -> None:
@@ -75,7 +85,7 @@ def main() -> None:
     except BrokenPipeError:
         # The reader of our output went away (`| head`): that is its right, and no error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
+        code = 0
     except Exception as error:
         unforeseen = GputaxError(
             f"{type(error).__name__}: {error}", next_step="run again with --debug and report the traceback"

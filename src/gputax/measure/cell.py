@@ -74,7 +74,7 @@ class Measured:
 def measure_cell(session: WorkerSession, cell: Cell, view: RunView) -> Measured:
     """Measure the cell on a prepared worker."""
     view.phase("warm-up and pilot")
-    pilot = session.pilot(cell.batch_size)
+    pilot = session.pilot(cell.batch_size, cell.load.pilot_s)
     if cell.scenario == "server":
         return _measure_server(session, cell, pilot, view)
     view.phase("measuring")
@@ -83,7 +83,7 @@ def measure_cell(session: WorkerSession, cell: Cell, view: RunView) -> Measured:
 
 
 def _measure_server(session: WorkerSession, cell: Cell, pilot: Pilot, view: RunView) -> Measured:
-    single = pilot if cell.batch_size == 1 else session.pilot(1)
+    single = pilot if cell.batch_size == 1 else session.pilot(1, cell.load.pilot_s)
     warmup_s = pilot.elapsed_s + (0.0 if single is pilot else single.elapsed_s)
     bound = server_bound(cell, single)
     capacity = max(pilot.rate_per_s, single.rate_per_s)

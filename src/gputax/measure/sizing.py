@@ -12,7 +12,6 @@ from gputax.plan.load import Load
 from gputax.plan.workload_facts import workload_facts
 from gputax.stats.percentiles import floor_for
 
-PILOT_S = 1.0
 PILOT_CALLS = 3
 # LoadGen generates queries for twice the hinted speed; half the pilot's latency leaves a fourfold reserve.
 HINT_SHARE = 0.5
@@ -43,9 +42,9 @@ class Bound:
     source: str
 
 
-def pilot_load(batch_size: int) -> Load:
+def pilot_load(batch_size: int, seconds: float) -> Load:
     """Return the closed loop that warms one batch size and tells its speed."""
-    return Load("saturate", batch_size=batch_size, min_duration_s=PILOT_S, min_queries=PILOT_CALLS)
+    return Load("saturate", batch_size=batch_size, min_duration_s=seconds, min_queries=PILOT_CALLS)
 
 
 def read_pilot(batch_size: int, columns: Columns) -> Pilot:

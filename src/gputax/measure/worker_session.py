@@ -68,9 +68,9 @@ class WorkerSession:
         """End the worker now."""
         self.connection.end()
 
-    def pilot(self, batch_size: int) -> Pilot:
+    def pilot(self, batch_size: int, seconds: float = 1.0) -> Pilot:
         """Warm one batch size and learn its speed; done anew for each cell, because clocks and caches cool down."""
-        observation = self.apply(pilot_load(batch_size), self._stall_timeout_s or FIRST_RUN_STALL_S)
+        observation = self.apply(pilot_load(batch_size, seconds), self._stall_timeout_s or FIRST_RUN_STALL_S)
         pilot = read_pilot(batch_size, observation.columns)
         self._pilots[batch_size] = pilot
         return pilot
@@ -94,6 +94,18 @@ class WorkerSession:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WorkerError(f"the worker's answer lacks something: {error!r}", where="measure") from error
+
+    def slot(self, batch: int, runs: int, first_run: int) -> npt.NDArray[np.int64]:
+        """Run one half of a pair and return the duration of each run in nanoseconds."""
+        answer = self.connection.call(
+            "measure",
+            slot={"batch": batch, "runs": runs, "first_run": first_run},
+            stall_timeout_s=self._stall_timeout_s or FIRST_RUN_STALL_S,
+        )
+        try:
+            return decode_array(answer["columns"]["end_ns"]) - decode_array(answer["columns"]["start_ns"])
+        except (KeyError, TypeError) as error:
+            raise WorkerError(f"the worker's answer lacks something: {error!r}", where="slot") from error
 
     def _stall_s(self) -> float:
         if self._stall_timeout_s:

@@ -15,7 +15,7 @@ from gputax import __version__
 from gputax.errors import CellError, EngineError, GputaxError, WorkerError
 from gputax.plan.cells import Setup
 from gputax.plan.load import Load
-from gputax.worker.measurement import measure
+from gputax.worker.measurement import measure, measure_slot
 from gputax.worker.preparation import Prepared, prepare
 from gputax.worker.protocol import PROTOCOL_VERSION, decode_message, encode_message
 
@@ -113,6 +113,8 @@ class Worker:
                 return {"protocol": PROTOCOL_VERSION, "version": __version__, "pid": os.getpid(), **facts}
             case "prepare":
                 return self._prepare(request_id, Setup.from_dict(request["setup"]))
+            case "measure" if "slot" in request:
+                return self._slot(request["slot"])
             case "measure":
                 return self._measure(request_id, Load.from_dict(request["load"]))
             case "close":
@@ -125,9 +127,21 @@ class Worker:
         self._prepared = prepare(setup, lambda text: self._pipes.send({"id": request_id, "event": {"text": text}}))
         return self._prepared.facts
 
-    def _measure(self, request_id: int, load: Load) -> dict[str, Any]:
+    def _slot(self, slot: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return measure_slot(self._ready(), int(slot["batch"]), int(slot["runs"]), int(slot["first_run"]))
+        except GputaxError:
+            raise
+        except Exception as error:
+            raise _engine_failure(error) from error
+
+    def _ready(self) -> Prepared:
         if self._prepared is None:
             raise WorkerError("measure before prepare", where="worker protocol")
+        return self._prepared
+
+    def _measure(self, request_id: int, load: Load) -> dict[str, Any]:
+        prepared = self._ready()
 
         def on_failure(error: BaseException) -> NoReturn:
             # LoadGen cannot be aborted and turns exceptions into exit code 134, so: answer, then end the process.
@@ -136,7 +150,7 @@ class Worker:
             self._pipes.send({"id": request_id, "error": {**failure.to_dict(), "worker_ended": True}})
             os._exit(0)
 
-        return measure(self._prepared, load, on_failure, lambda done: Progress(self._pipes, request_id, done))
+        return measure(prepared, load, on_failure, lambda done: Progress(self._pipes, request_id, done))
 
     def _release(self) -> None:
         if self._prepared is not None:

@@ -61,6 +61,12 @@ def measure(prepared: Prepared, load: Load, on_failure: OnFailure, show_progress
     }
 
 
+def measure_slot(prepared: Prepared, batch: int, runs: int, first_run: int) -> dict[str, Any]:
+    """Apply one half of a pair: no telemetry, no progress, nothing but the runs."""
+    columns = closed_loop.slot(prepared.engine, prepared.area, batch, runs, first_run).to_columns()
+    return {"columns": {name: encode_array(columns[name]) for name in ("start_ns", "end_ns")}}
+
+
 def _warm_every_batch_size(prepared: Prepared, largest: int) -> None:
     """Run each batch size once: cuDNN and TensorRT choose kernels per shape at its first use."""
     for count in range(1, largest + 1):

@@ -52,7 +52,7 @@ def test_debug_shows_the_traceback(gputax: Gputax) -> None:
 def test_help_of_every_verb(gputax: Gputax) -> None:
     listing = gputax("--help")
     assert listing.returncode == 0
-    for verb in ("run", "models", "doctor"):
+    for verb in ("run", "duet", "models", "doctor"):
         assert verb in listing.stdout
         done = gputax(verb, "--help")
         assert done.returncode == 0, done.stderr

@@ -51,6 +51,8 @@ class OnnxEngine:
         options.intra_op_num_threads = request.threads  # its own default counts the host's cores, not the quota
         options.inter_op_num_threads = int(request.options["inter_op"])
         options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+        # A pattern of memory is kept for each batch size that was ever seen; a server sees all of them.
+        options.enable_mem_pattern = False
         spinning = "1" if request.options["spin"] else "0"
         options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         options.add_session_config_entry("session.inter_op.allow_spinning", spinning)

@@ -33,3 +33,16 @@ def saturate(engine: Engine, area: SampleArea, load: Load, recording: Recording)
             run(position, batch)
             recording.add_run(start_ns, clock(), batch)
             position = position + batch if position + batch <= last_first else 0
+
+
+def slot(engine: Engine, area: SampleArea, batch: int, runs: int, first_run: int) -> Recording:
+    """Run a fixed number of batches, the half of one pair; `first_run` chooses the samples, alike on both sides."""
+    recording = Recording(COLUMNS, runs, runs * batch)
+    clock, run = time.perf_counter_ns, engine.run
+    places = max(area.count // batch, 1)
+    with quiet_interpreter(collect=False):
+        for number in range(first_run, first_run + runs):
+            start_ns = clock()
+            run(number % places * batch, batch)
+            recording.add_run(start_ns, clock(), batch)
+    return recording

@@ -1,0 +1,185 @@
+"""`gputax duet`: two environments measured in fine alternation, judged as pairs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gputax.cli.lists import names
+from gputax.environments import ENVIRONMENTS
+from gputax.errors import UsageError, unknown_name
+from gputax.plan.budgets import Budget, parse_budgets
+from gputax.plan.cells import DEVICES, MULTI_STREAM_SAMPLES_PER_QUERY, PRECISIONS, SCENARIOS, Setup
+from gputax.plan.engine_spec import parse_engine
+from gputax.plan.metrics import METRICS
+from gputax.plan.workload_facts import WORKLOADS
+
+if TYPE_CHECKING:
+    from gputax.measure.duet import DuetData
+    from gputax.measure.duet_run import DuetRequest
+    from gputax.results.comparison import Comparison
+    from gputax.stats.stopping import StopDecision
+
+EXIT_FAIL = 6
+EXIT_INCONCLUSIVE = 7
+# A quarter of the budget: then an overhead in the middle of it is decided either way.
+WIDTH_SHARE = 0.25
+
+
+@click.command()
+@click.argument("a")
+@click.argument("b")
+@click.option("--workload", default="resnet50", show_default=True, help=f"One of {', '.join(WORKLOADS)}.")
+@click.option("--scenario", default="single-stream", show_default=True, help=f"One of {', '.join(SCENARIOS)}.")
+@click.option("--batch", default=1, show_default=True, type=click.IntRange(1), help="Batch of offline and saturate.")
+@click.option("--engine", default="onnx", show_default=True, help="Engine of both sides, with :KEY=VALUE,…")
+@click.option("--engine-b", default="", help="Another engine for B: the difference is then what is measured.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda; never replaced in silence.")
+@click.option("--precision", default="fp32", show_default=True, help="fp32, or fp16 where the device has it.")
+@click.option("--threads", default=0, type=click.IntRange(0, 1024), help="CPU threads. [default: affinity and quota]")
+@click.option("--budget", "budgets", multiple=True, help="e.g. 5%, or latency_p99=2ms. [default: the layers' own]")
+@click.option("--width", default="", help="Stop at this half-width of the interval, e.g. 1%. [default: budget / 4]")
+@click.option("--max-time", default=120.0, show_default=True, type=click.FloatRange(5), help="Seconds, A/A included.")
+@click.option("--control/--no-control", default=True, help="Measure A against itself first.")
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(0), help="Seed of weights, inputs and order.")
+@click.option("--stall-timeout", default=0.0, type=click.FloatRange(0), help="End a worker silent for so many seconds.")
+@click.option("--out", default="", help="Result directory. [default: results/duet-A-B-TIME]")
+@click.option("--json", "as_json", is_flag=True, help="Write the comparison to stdout instead of the table.")
+def duet(a: str, b: str, budgets: tuple[str, ...], width: str, out: str, as_json: bool, **chosen: Any) -> int:
+    """Say what B costs over A: pairs in random order, an interval, a verdict against the budget.
+
+    Exits with 0 (pass), 6 (over budget) or 7 (inconclusive).
+    """
+    request = _request(a, b, budgets, width, chosen)
+    # Imported here: numpy and pydantic are not needed to refuse a wrong command line.
+    from gputax.measure.duet_run import execute_duet
+
+    directory = Path(out) if out else Path("results") / f"duet-{_word(a)}-{_word(b)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if (directory / "comparison.json").exists():
+        raise UsageError(
+            "this directory holds a comparison already", where=str(directory), next_step="choose another --out"
+        )
+    progress = Progress(chosen["max_time"])
+    comparison = execute_duet(request, directory, progress.say, progress.pair)
+    if as_json:
+        click.echo(comparison.model_dump_json(indent=2))
+    else:
+        _show(comparison, directory)
+    # A metric that has no number (p99 below its floor) is shown as inconclusive but decides nothing.
+    verdicts = {row.verdict for row in comparison.metrics if row.overhead_percent is not None}
+    if "fail" in verdicts:
+        return EXIT_FAIL
+    return 0 if verdicts == {"pass"} else EXIT_INCONCLUSIVE
+
+
+def _request(a: str, b: str, budget_words: tuple[str, ...], width: str, chosen: dict[str, Any]) -> DuetRequest:
+    from gputax.measure.duet_run import DuetRequest
+    from gputax.measure.duet_sides import SideSpec
+
+    for name in (a, b):
+        if name not in ENVIRONMENTS:
+            raise unknown_name("environment", name, ENVIRONMENTS)
+    for kind, known in (("device", DEVICES), ("precision", PRECISIONS), ("scenario", SCENARIOS)):
+        if chosen[kind] not in known:
+            raise unknown_name(kind, chosen[kind], known)
+    (workload,) = names(chosen["workload"], "workload", WORKLOADS)[:1]
+    scenario = chosen["scenario"]
+    batch = {"single-stream": 1, "multi-stream": MULTI_STREAM_SAMPLES_PER_QUERY}.get(scenario, chosen["batch"])
+    engine_b = chosen["engine_b"] or chosen["engine"]
+    budgets = _budgets(a, b, budget_words)
+    main_budget = next(budget for budget in budgets.values() if budget.unit == "%")
+
+    def side(label: str, environment: str, engine: str) -> SideSpec:
+        setup = Setup(
+            workload,
+            engine=quiet_pools(engine),
+            device=chosen["device"],
+            precision=chosen["precision"],
+            threads=chosen["threads"],
+            max_batch=max(batch, 1),
+            sample_count=max(32, batch),
+            seed=chosen["seed"],
+        )
+        return SideSpec(label, environment, setup)
+
+    label_b = b if b != a else f"{b} (B)"
+    return DuetRequest(
+        side(a, a, chosen["engine"]),
+        side(label_b, b, engine_b),
+        scenario,
+        batch,
+        budgets,
+        _width(width, main_budget),
+        chosen["max_time"],
+        chosen["control"],
+        chosen["seed"],
+        chosen["stall_timeout"],
+        shlex.join(["gputax", *sys.argv[1:]]),
+        injected=bool(chosen["engine_b"]),
+    )
+
+
+def quiet_pools(engine: str) -> str:
+    """Keep a waiting worker's threads from spinning beside the other: 43 ms a request became 28 ms (measured)."""
+    spec = parse_engine(engine)
+    if spec.name != "onnx" or "spin=" in engine:
+        return engine
+    return f"{engine}{',' if ':' in engine else ':'}spin=false"
+
+
+def _budgets(a: str, b: str, words: tuple[str, ...]) -> dict[str, Budget]:
+    budgets = parse_budgets(words)
+    return {name: budgets.for_metric(a, b, name) for name in METRICS}
+
+
+def _width(text: str, budget: Budget) -> float:
+    if not text:
+        return max(0.1, WIDTH_SHARE * budget.value)
+    try:
+        return float(text.rstrip("%"))
+    except ValueError as error:
+        raise UsageError(f"--width {text!r} is no percentage", next_step="e.g. --width 1%") from error
+
+
+def _word(environment: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in environment)
+
+
+class Progress:
+    """Plain lines, at most one every five seconds; on a terminal one line that is rewritten."""
+
+    def __init__(self, max_time_s: float) -> None:
+        self._started = time.monotonic()
+        self._max_time_s = max_time_s
+        self._last = 0.0
+        self._terminal = sys.stderr.isatty()
+
+    def say(self, text: str) -> None:
+        """Begin a new phase."""
+        end = "\x1b[K\n" if self._terminal else "\n"
+        print(f"gputax: {text}", end=end, file=sys.stderr, flush=True)
+
+    def pair(self, data: DuetData, decision: StopDecision) -> None:
+        """Show how sharp the interval is; not the overhead, because nobody should stop on what it seems to show."""
+        now = time.monotonic()
+        if now - self._last < (0.25 if self._terminal else 5.0) or decision.half_width_percent is None:
+            return
+        self._last = now
+        expected = f" of about {decision.pairs_expected}" if decision.pairs_expected else ""
+        line = (
+            f"    {len(data.pairs)} pairs{expected}, interval ±{decision.half_width_percent:.2f} %, "
+            f"{now - self._started:.0f} s of at most {self._max_time_s:.0f} s"
+        )
+        print(line, end="\x1b[K\r" if self._terminal else "\n", file=sys.stderr, flush=True)
+
+
+def _show(comparison: Comparison, directory: Path) -> None:
+    from gputax.cli.comparison_table import comparison_table
+
+    comparison_table(comparison, sys.stdout)
+    click.echo(f"Results: {directory}")

@@ -1,0 +1,51 @@
+"""`gputax doctor --resolution`: the smallest overhead that this machine can tell from nothing, and in what time."""
+
+from __future__ import annotations
+
+import click
+
+from gputax.cli.duet import Progress, quiet_pools
+from gputax.environments import ENVIRONMENTS
+from gputax.errors import unknown_name
+from gputax.plan.cells import Setup
+from gputax.plan.workload_facts import workload_facts
+from gputax.results.comparison import Resolution
+
+# Half-widths that decide the budgets: a quarter of 10 %, 5 % and 1 %.
+TARGETS_PERCENT = (2.5, 1.25, 0.25)
+
+
+def show_resolution(environment: str, workload: str, engine: str, max_time: float, *, as_json: bool) -> None:
+    """Measure two equal sides and say what that means for a budget."""
+    from gputax.measure.duet_run import machine_resolution
+    from gputax.measure.duet_sides import SideSpec
+
+    if environment not in ENVIRONMENTS:
+        raise unknown_name("environment", environment, ENVIRONMENTS)
+    workload_facts(workload)
+    setup = Setup(workload, engine=quiet_pools(engine), sample_count=32, max_batch=1)
+    progress = Progress(max_time)
+    found = machine_resolution(SideSpec(environment, environment, setup), max_time, progress.say, progress.pair)
+    if as_json:
+        click.echo(found.model_dump_json(indent=2))
+        return
+    click.echo("\n".join(sentences(found, environment, workload, engine)))
+
+
+def sentences(found: Resolution, environment: str, workload: str, engine: str) -> list[str]:
+    """Return the finding for people."""
+    lines = [
+        f"A/A of {workload} ({engine}) in {environment}: ±{found.half_width_percent:.2f} % "
+        f"from {found.pairs} pairs in {found.seconds:.0f} s"
+    ]
+    for target in TARGETS_PERCENT:
+        minutes = minutes_for(found, target)
+        lines.append(f"  ±{target:g} % (decides a budget of {4 * target:g} %) takes about {minutes:.1f} min")
+    if not found.contains_zero:
+        lines.append("  The interval leaves out zero although both sides are equal: something disturbs this machine.")
+    return lines
+
+
+def minutes_for(found: Resolution, target_percent: float) -> float:
+    """Return the time for a half-width: it shrinks with the square root of the time."""
+    return found.seconds * (found.half_width_percent / target_percent) ** 2 / 60.0

@@ -1,0 +1,187 @@
+"""The duet's own loop on a simulated machine: known difference, drifting noise, a clock that only we move."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from gputax.errors import WorkerError
+from gputax.measure.duet import DuetData, DuetPlan, Slot, choose_slot, dropped_runs, run_duet, slot_candidates
+from gputax.measure.duet_judgement import Question, judge_duet, resolution
+from gputax.plan.budgets import Budget
+from gputax.plan.metrics import METRICS
+from gputax.stats.pairs import PairedEstimate, paired_estimate
+from gputax.stats.stopping import StopRule
+from gputax.stats.verdicts import differs, judge
+
+BUDGETS = {name: Budget(2.0, "ms", "test") if name == "latency_p99" else Budget(5.0, "%", "test") for name in METRICS}
+
+
+class Machine:
+    """A host whose speed wanders (AR(1), sd 5 %) and warms up, and whose clock moves only by work."""
+
+    def __init__(self, seed: int) -> None:
+        self.now_s = 0.0
+        self.noise = np.random.default_rng(seed)
+        self._wander = 0.0
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def speed(self) -> float:
+        self._wander = 0.99 * self._wander + 0.05 * math.sqrt(1 - 0.99**2) * self.noise.normal()
+        return math.exp(self._wander + 0.10 * self.now_s / 60.0)
+
+
+class Simulated:
+    """A side whose requests take a known time on that machine."""
+
+    def __init__(self, machine: Machine, latency_ns: float, jitter: float = 0.01) -> None:
+        self.machine, self.latency_ns, self.jitter = machine, latency_ns, jitter
+        self.restarts = 0
+        self.slots: list[tuple[Slot, int]] = []
+        self.dies_at: set[int] = set()
+
+    def run_slot(self, slot: Slot, seed: int) -> np.ndarray:
+        self.slots.append((slot, seed))
+        if len(self.slots) in self.dies_at:
+            raise WorkerError("the worker was killed")
+        speed = self.machine.speed()
+        runs = self.latency_ns * speed * np.exp(self.jitter * self.machine.noise.normal(size=slot.runs + slot.dropped))
+        self.machine.now_s += float(runs.sum()) / 1e9 + 0.0002
+        return runs[slot.dropped :]
+
+    def restart(self) -> None:
+        self.restarts += 1
+        self.machine.now_s += 2.0
+
+
+def duet(
+    seed: int, overhead: float, width: float = 0.5, max_time_s: float = 60.0
+) -> tuple[DuetData, Simulated, Simulated]:
+    machine = Machine(seed)
+    a, b = Simulated(machine, 20e6), Simulated(machine, 20e6 * (1 + overhead))
+    plan = DuetPlan(StopRule(width, 10_000, max_time_s), restart_every_s=15.0, seed=seed)
+    return run_duet(a, b, Slot(1, 1), plan, machine.clock, lambda data, decision: None), a, b
+
+
+def estimate(data: DuetData) -> PairedEstimate:
+    """What `judge_duet` estimates, without the bootstrap that only cross-checks it."""
+    a = [pair.a_ns.mean() for pair in data.pairs]
+    return paired_estimate(a, [pair.b_ns.mean() for pair in data.pairs], resamples=0)
+
+
+def judged(data: DuetData, scenario: str = "single-stream") -> dict[str, object]:
+    question = Question("resnet50", scenario, 1, "a", "b", BUDGETS, "")
+    return {row.metric: row for row in judge_duet(question, data).metrics}
+
+
+@pytest.mark.parametrize("overhead", [0.0, 0.01, 0.03, 0.05, 0.10])
+def test_the_injected_difference_is_inside_the_interval(overhead: float) -> None:
+    inside = 0
+    for seed in range(300):
+        low, high = estimate(duet(seed, overhead)[0]).ci95_percent
+        inside += low <= 100 * overhead <= high
+    assert inside / 300 >= 0.93
+
+
+def test_two_equal_sides_are_rarely_called_different() -> None:
+    for seed in range(5):
+        data = duet(seed, 0.0)[0]
+        assert resolution(data).contains_zero is not differs(estimate(data))
+    # 5.9 % of 1000 seeds: 5 % by design, and a little for stopping on a width that happened to look small.
+    wrong = sum(differs(estimate(duet(seed, 0.0)[0])) for seed in range(400))
+    assert wrong / 400 <= 0.06
+
+
+@pytest.mark.parametrize(("overhead", "verdict"), [(0.032, "pass"), (0.06, "fail")])
+def test_a_true_overhead_gets_its_verdict(overhead: float, verdict: str) -> None:
+    assert judged(duet(0, overhead)[0])["latency_mean"].verdict == verdict  # type: ignore[attr-defined]
+    verdicts = [judge(estimate(duet(seed, overhead)[0]), 5.0).verdict for seed in range(50)]
+    assert verdicts.count(verdict) >= 48
+
+
+def test_an_overhead_on_its_budget_is_inconclusive_with_a_way_out() -> None:
+    row = judged(duet(3, 0.05)[0])["latency_mean"]
+    assert row.verdict == "inconclusive"  # type: ignore[attr-defined]
+    assert "lies between" in row.reason  # type: ignore[attr-defined]
+
+
+def test_it_stops_on_width_and_not_before_the_pilot() -> None:
+    data, _, _ = duet(1, 0.03, width=0.5)
+    assert data.stopped_because == "narrow enough"
+    assert len(data.pairs) >= 15
+    data, _, _ = duet(1, 0.03, width=0.01, max_time_s=5.0)
+    assert data.stopped_because == "max time"
+    assert 5.0 <= data.seconds < 6.0
+
+
+def test_both_sides_get_the_same_queries_in_random_order() -> None:
+    data, a, b = duet(2, 0.0, width=0.2)
+    assert [seed for _, seed in a.slots] == [seed for _, seed in b.slots] == list(range(len(data.pairs)))
+    b_first = sum(pair.b_first for pair in data.pairs)
+    assert 0.25 < b_first / len(data.pairs) < 0.75
+
+
+def test_both_sides_are_restarted_together() -> None:
+    data, a, b = duet(2, 0.0, width=0.01)
+    assert a.restarts == b.restarts == data.restarts >= 2
+    assert {pair.restart for pair in data.pairs} == set(range(data.restarts + 1))
+
+
+def test_a_worker_that_dies_between_the_halves_costs_its_pair_and_is_reported() -> None:
+    machine = Machine(1)
+    a, b = Simulated(machine, 20e6), Simulated(machine, 20e6)
+    b.dies_at = {7}
+    plan = DuetPlan(StopRule(0.5, 30, 60.0), restart_every_s=1e9)
+    data = run_duet(a, b, Slot(1, 1), plan, machine.clock, lambda *_: None)
+    assert data.lost_pairs == ["the worker was killed"]
+    assert a.restarts == b.restarts == 1
+    question = Question("resnet50", "single-stream", 1, "a", "b", BUDGETS, "")
+    (notice,) = [each for each in judge_duet(question, data).notices if each.code == "lost-pairs"]
+    assert "1 pairs were dropped" in notice.text
+
+
+def test_a_worker_that_keeps_dying_ends_the_duet() -> None:
+    machine = Machine(1)
+    a, b = Simulated(machine, 20e6), Simulated(machine, 20e6)
+    b.dies_at = set(range(1, 100))
+    plan = DuetPlan(StopRule(0.5, 30, 60.0), restart_every_s=1e9)
+    with pytest.raises(WorkerError):
+        run_duet(a, b, Slot(1, 1), plan, machine.clock, lambda *_: None)
+
+
+def test_the_pilot_prefers_short_slots_where_the_machine_drifts() -> None:
+    # Each slot has one speed here, so more runs in a slot average the jitter but not the wander.
+    machine = Machine(4)
+    a, b = Simulated(machine, 1e6, jitter=0.0001), Simulated(machine, 1e6, jitter=0.0001)
+    chosen = choose_slot(a, b, slot_candidates(0.001), machine.clock, random.Random(1))
+    assert chosen.runs < 100
+
+
+def test_slots_reach_from_one_request_to_a_tenth_of_a_second() -> None:
+    assert [slot.runs for slot in slot_candidates(0.001)] == [1, 10, 30, 100]
+    assert [slot.runs for slot in slot_candidates(0.05)] == [1, 2]
+    assert [slot.runs for slot in slot_candidates(2.0)] == [1]
+
+
+@pytest.mark.parametrize(("call_s", "dropped"), [(0.05, 1), (0.001, 1), (0.0002, 5), (0.000001, 20)])
+def test_how_many_runs_are_dropped_is_fixed_beforehand(call_s: float, dropped: int) -> None:
+    assert dropped_runs(call_s) == dropped
+
+
+def test_throughput_overhead_has_the_right_sign() -> None:
+    data, _, _ = duet(5, 0.10)
+    row = judged(data, "saturate")["throughput"]
+    assert row.base_value > row.other_value  # type: ignore[attr-defined]
+    assert row.overhead_percent == pytest.approx(10.0, abs=1.5)  # type: ignore[attr-defined]
+
+
+def test_p99_is_refused_below_its_floor() -> None:
+    row = judged(duet(6, 0.0)[0])["latency_p99"]
+    assert row.verdict == "inconclusive"  # type: ignore[attr-defined]
+    assert "662" in row.reason  # type: ignore[attr-defined]
+    assert row.overhead_percent is None  # type: ignore[attr-defined]

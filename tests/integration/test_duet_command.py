@@ -1,0 +1,161 @@
+"""`gputax duet` with real workers and programmed delays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gputax.results.comparison import Comparison
+from gputax.results.store import read_samples
+
+Gputax = Callable[..., subprocess.CompletedProcess[str]]
+TWO_MS = "synthetic:latency_us=2000"
+
+
+def test_an_injected_overhead_comes_back_with_its_proof(gputax: Gputax, tmp_path: Path) -> None:
+    done = gputax(
+        "duet", "bare", "bare", "--engine", TWO_MS, "--engine-b", "synthetic:latency_us=2400",
+        "--budget", "5%", "--max-time", "10", "--out", "d", "--json",
+    )  # fmt: skip
+    assert done.returncode == 6, done.stderr
+    comparison = Comparison.model_validate_json(done.stdout)
+    rows = {row.metric: row for row in comparison.metrics}
+    row = rows["latency_mean"]
+    assert row.verdict == "fail"
+    assert row.overhead_percent is not None
+    assert 10.0 < row.overhead_percent < 30.0, "20 % was injected; the host's stalls hit both sides"
+    assert row.ci95_percent is not None
+    assert row.paired
+    assert (row.pairs or 0) >= 30
+    assert comparison.resolution is not None
+    assert comparison.settings["slot_runs"] >= 1
+    assert comparison.settings["slot_dropped"] == 1
+    assert [side.evidence["active"] for side in comparison.sides] == [True, True]
+    assert comparison.sides[0].evidence["pid"] != comparison.sides[1].evidence["pid"]
+    assert all("not a GPU" in side.device_label for side in comparison.sides)
+
+    directory = tmp_path / "d"
+    assert Comparison.model_validate_json((directory / "comparison.json").read_text()) == comparison
+    pairs = read_samples(directory / "pairs.parquet")
+    assert len(pairs["a_mean_ns"]) == row.pairs
+    again = 100 * (np.exp(np.mean(np.log(pairs["b_mean_ns"] / pairs["a_mean_ns"]))) - 1)
+    assert row.overhead_percent == pytest.approx(again, abs=0.01), "the answer can be computed again from the pairs"
+    assert len(read_samples(directory / "samples-a.parquet")["latency_ns"]) >= row.pairs
+
+
+@pytest.mark.parametrize("scenario", ["offline", "server"])
+def test_loadgen_scenarios_are_paired_too(gputax: Gputax, scenario: str) -> None:
+    done = gputax(
+        "duet", "bare", "bare", "--engine", TWO_MS, "--engine-b", "synthetic:latency_us=3000", "--scenario", scenario,
+        "--batch", "2", "--max-time", "14", "--no-control", "--out", "d", "--json",
+    )  # fmt: skip
+    assert done.returncode in (6, 7), done.stderr
+    comparison = Comparison.model_validate_json(done.stdout)
+    row = comparison.metrics[0]
+    assert row.metric == ("throughput" if scenario == "offline" else "latency_mean")
+    assert row.overhead_percent is not None
+    assert row.overhead_percent > 15
+    assert comparison.resolution is None
+    assert comparison.settings["loadgen_slot_s"] == 1.5
+
+
+def test_the_table_answers_first(gputax: Gputax) -> None:
+    done = gputax("duet", "bare", "bare", "--engine", TWO_MS, "--max-time", "8", "--budget", "50%", "--out", "d")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("What does bare (B) cost over bare?")
+    assert "pass" in done.stdout
+    assert "A/A control: this machine cannot tell less than" in done.stdout
+    assert "A/A control: bare against itself" in done.stderr
+
+
+def test_a_side_that_dies_costs_one_pair_and_not_the_duet(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gputax", "duet", "bare", "bare", "--engine", TWO_MS, "--max-time", "9",
+         "--no-control", "--width", "0.01%", "--out", "d", "--json"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr
+    while "measuring" not in process.stderr.readline():
+        assert process.poll() is None
+    time.sleep(1.0)
+    listing = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True).stdout
+    os.kill(int(listing.split()[-1]), signal.SIGKILL)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode in (0, 6, 7), errors
+    document = json.loads(out)
+    assert len(document["settings"]["lost_pairs"]) == 1
+    assert "killed by signal 9" in document["settings"]["lost_pairs"][0]
+    assert any(warning["code"] == "lost-pairs" for warning in document["warnings"])
+
+
+def test_unequal_sides_are_refused(gputax: Gputax, tmp_path: Path) -> None:
+    # B's worker finds another interpreter environment only in a real second place; here the sizes differ by engine.
+    done = gputax(
+        "duet",
+        "bare",
+        "bare",
+        "--engine",
+        TWO_MS,
+        "--engine-b",
+        "onnx",
+        "--max-time",
+        "6",
+        "--no-control",
+        "--out",
+        "d",
+    )
+    assert done.returncode == 3, done.stdout
+    assert "not comparable" in done.stderr
+    assert "precision" in done.stderr
+    assert not (tmp_path / "d").exists()
+
+
+def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gputax", "duet", "bare", "bare", "--engine", TWO_MS, "--out", "d"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr
+    while "measuring" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "run it again" in errors
+    assert not (tmp_path / "d").exists()
+
+
+def test_an_old_answer_is_not_overwritten(gputax: Gputax, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/comparison.json").write_text("{}")
+    done = gputax("duet", "bare", "bare", "--engine", TWO_MS, "--out", "d")
+    assert done.returncode == 2
+    assert "holds a comparison already" in done.stderr
+    assert (tmp_path / "d/comparison.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["bare", "bear"], "did you mean 'bare'?"),
+        (["bare"], "Missing argument 'B'"),
+        (["bare", "bare", "--budget", "lots"], "is no budget"),
+        (["bare", "bare", "--budget", "p98=2ms"], "unknown metric or layer 'p98'"),
+        (["bare", "bare", "--width", "thin"], "is no percentage"),
+        (["bare", "bare", "--scenario", "sever"], "did you mean 'server'?"),
+        (["bare", "bare", "--engine", "onxx"], "did you mean 'onnx'?"),
+    ],
+)
+def test_mistakes(gputax: Gputax, words: list[str], complaint: str) -> None:
+    done = gputax("duet", *words)
+    assert done.returncode == 2
+    assert complaint in done.stderr
