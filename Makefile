@@ -8,8 +8,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 help:  ## show these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-run: $(VENV)/.installed  ## measure inference on this machine (about a minute and a half once set up)
+run: $(VENV)/.installed  ## measure this machine: inference, its resolution, the report (about two minutes once set up)
 	$(BIN)/gputax run --suite quick
+	$(BIN)/gputax doctor --resolution --max-time 20
+	$(BIN)/gputax report "$$(ls -td results/bare-* | head -1)"
 
 test: $(VENV)/.installed-dev  ## all tests that need no GPU, no network and no torch (about six minutes on two cores)
 	$(BIN)/python -m pytest

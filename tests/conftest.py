@@ -17,18 +17,23 @@ TINY_SUITE = """
 scenarios = ["offline", "server", "single-stream"]
 sample_count = 16
 [offline]
+pilot_s = 0.2
 batch = [1, 4]
 duration_s = 0.3
 [server]
+pilot_s = 0.2
 batch = [4]
 min_samples = 100
 percentile = 0.90
 [single-stream]
+pilot_s = 0.2
 min_samples = 100
 [multi-stream]
+pilot_s = 0.2
 min_samples = 64
 percentile = 0.90
 [saturate]
+pilot_s = 0.2
 batch = [2]
 duration_s = 0.3
 """

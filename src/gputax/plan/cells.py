@@ -64,6 +64,8 @@ class LoadPlan:
     bound_ms: float = 0.0
     """0: the workload's own bound."""
     max_wait_us: int = 0
+    pilot_s: float = 1.0
+    """How long each batch size is warmed and its speed learnt before the load."""
     official: bool = False
     """LoadGen's official minimums are met, so the result may be called by MLPerf's scenario names."""
 

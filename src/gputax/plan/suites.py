@@ -31,6 +31,7 @@ SCENARIO_KEYS = {
     "percentile",
     "bound_ms",
     "max_wait_us",
+    "pilot_s",
 }
 
 
