@@ -35,7 +35,7 @@ def test_an_injected_overhead_comes_back_with_its_proof(gputax: Gputax, tmp_path
     assert 10.0 < row.overhead_percent < 30.0, "20 % was injected; the host's stalls hit both sides"
     assert row.ci95_percent is not None
     assert row.paired
-    assert (row.pairs or 0) >= 30
+    assert (row.pairs or 0) >= 10
     assert comparison.resolution is not None
     assert comparison.settings["slot_runs"] >= 1
     assert comparison.settings["slot_dropped"] == 1

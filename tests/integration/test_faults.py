@@ -174,14 +174,14 @@ def test_a_killed_worker_fails_its_cell_and_the_next_cell_gets_a_new_one(tmp_pat
 
 
 def test_an_engine_that_throws_fails_with_its_cause(gputax: Gputax, tiny_suite: str) -> None:
-    engine = "synthetic:latency_us=2000,fail_after=520"
+    engine = "synthetic:latency_us=2000,fail_after=130"
     done = gputax(
         "run", "--engine", engine, "--suite", tiny_suite, "--scenario", "single-stream", "--out", "o", "--json"
     )
     assert done.returncode == 4, done.stderr
     record = json.loads(done.stdout)
     assert record["benchmarks"] == []
-    assert record["failures"][0]["what"] == "synthetic failure after 520 runs, as programmed"
+    assert record["failures"][0]["what"] == "synthetic failure after 130 runs, as programmed"
 
 
 def test_an_engine_that_hangs_is_ended_by_the_watchdog(gputax: Gputax, tiny_suite: str) -> None:
@@ -198,7 +198,7 @@ def test_an_engine_that_hangs_is_ended_by_the_watchdog(gputax: Gputax, tiny_suit
         "2",
     )
     started = time.monotonic()
-    done = gputax(*words, "--engine", "synthetic:latency_us=2000,hang_after=520")
+    done = gputax(*words, "--engine", "synthetic:latency_us=2000,hang_after=130")
     assert done.returncode == 4, done.stderr
     assert "no progress in 'measure' for 2 s" in json.loads(done.stdout)["failures"][0]["what"]
     assert time.monotonic() - started < 30

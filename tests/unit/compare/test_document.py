@@ -243,6 +243,37 @@ def test_zero_and_missing_values(cell: Make, source: Make) -> None:
     assert any("host-to-device" in warning.text and "only a has it" in warning.text for warning in comparison.warnings)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_one_side_names_names_the_row(cell: Make, source: Make, order: tuple[int, int]) -> None:
+    cells = [
+        cell(None, scenario="offline", batch_size=8, metrics={"throughput": 5.0}, claim="ours"),
+        cell(None, scenario="offline", batch_size=None, workload="unknown", metrics={"throughput": 5.0}, claim="theirs",
+             conditions={"workload": None, "batch_size": None}),
+    ]  # fmt: skip
+    base, other = (source(str(number), cells[number]) for number in order)
+    (row,) = compare_sources(base, [other], Budgets()).metrics
+    assert (row.workload, row.scenario, row.batch_size) == ("resnet50", "offline", 8)
+    claims = {"0": "ours", "1": "theirs"}
+    assert row.claim == "; ".join(f"{number}: {claims[str(number)]}" for number in order)
+    assert compare_sources(base, [base], Budgets()).metrics[0].claim == claims[str(order[0])]
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_the_side_whose_samples_cannot_be_used_is_named(cell: Make, source: Make, run: Make, stopped: int) -> None:
+    # Two batches that end in the same nanosecond leave no time between them.
+    good = run(10.0, 100).cumsum()
+    ends = [good, good.copy()]
+    ends[stopped][50] = ends[stopped][51]
+    sides = []
+    for label, end in zip(("bare", "k8s"), ends, strict=True):
+        samples = CellSamples(end - 5_000_000, end, np.ones(100, dtype=np.int64))
+        made = cell(None, scenario="offline", metrics={"throughput": 5.0}, load_samples=lambda samples=samples: samples)
+        sides.append(source(label, made))
+    (row,) = compare_sources(sides[0], sides[1:], Budgets()).metrics
+    assert row.verdict == "inconclusive"
+    assert row.reason.startswith(f"{('bare', 'k8s')[stopped]}: sample 52 of 100 is 0")
+
+
 @pytest.mark.parametrize("names", [("unknown", "offline"), ("offline", "unknown")])
 def test_whichever_side_names_the_scenario_decides_what_is_judged(
     cell: Make, source: Make, names: tuple[str, str]
