@@ -13,6 +13,7 @@ from gputax.results.record import Benchmark, RunRecord
 
 WIDTH_WITHOUT_TERMINAL = 130
 BATCH_SCENARIOS = ("offline", "saturate")
+NO_SPREAD_PERCENT = 100.0
 
 
 def run_table(record: RunRecord, directory: Path, stream: TextIO) -> None:
@@ -42,8 +43,10 @@ def run_table(record: RunRecord, directory: Path, stream: TextIO) -> None:
 def _row(benchmark: Benchmark) -> tuple[str, ...]:
     batch, samples = str(benchmark.batch_size), str(benchmark.samples)
     rate = _number(benchmark.throughput_samples_per_sec)
-    if benchmark.throughput_half_width_percent is not None:
-        rate += f" ±{benchmark.throughput_half_width_percent:.2g} %"
+    half_width = benchmark.throughput_half_width_percent
+    if half_width is not None:
+        # A few batches that drift carry no interval worth a number.
+        rate += f" ±{half_width:.2g} %" if half_width < NO_SPREAD_PERCENT else " ±?"
     if benchmark.scenario == "server":
         batch = f"≤{benchmark.batch_size} (mean {benchmark.mean_batch_size:.1f})"
         rate += f" of {_number(benchmark.target_qps)} offered"
@@ -84,7 +87,7 @@ def notes(record: RunRecord) -> list[str]:
         lines.append("Latency of offline and saturate is that of one batch.")
     if any(benchmark.loadgen and not benchmark.load.get("official") for benchmark in record.benchmarks):
         lines.append("VALID is LoadGen's word on this suite's own minimums; for offline that is the number of samples.")
-    lines.append("± is the 95 % interval within this run; another run may differ by more.")
+    lines.append("± is the 95 % interval within this run (±?: too few batches to say); another run may differ by more.")
     for benchmark in record.benchmarks:
         lines += _server_notes(benchmark)
     if any("too-few-samples" in {each.code for each in benchmark.warnings} for benchmark in record.benchmarks):
