@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def onnx_call(batch: int, threads: int) -> Callable[[], object]:
+def onnx_call(batch: int, threads: int, spin: int = 1) -> Callable[[], object]:
     """Return one `session.run` with the seeded ResNet-50 and the inputs that the worker uses too."""
     import onnxruntime
 
@@ -24,6 +24,7 @@ def onnx_call(batch: int, threads: int) -> Callable[[], object]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(spin))
     session = onnxruntime.InferenceSession(str(ensure(workload).path), options, providers=["CPUExecutionProvider"])
     inputs = workload.synthetic_inputs(batch, 7)
     return lambda: session.run(None, inputs)
