@@ -12,7 +12,7 @@ import pytest
 
 from gputax.environments.doctor import Disk, Finding, diagnose, inspect_disk
 
-GOOD_DISK = Disk("/root/.cache/gputax", 20480.0, "results")
+GOOD_DISK = Disk("/home/user/.cache/gputax", 20480.0, "results")
 GOOD: dict[str, Any] = {
     "host": {
         "system": "Linux",
@@ -215,7 +215,7 @@ def test_a_sound_machine_is_told_what_was_looked_at() -> None:
         ("Quiet", "steal 0.0 %, other processes 2 % of a core"),
         ("Load 0.5 on 8 cores", ""),
         ("16.0 GB of memory usable", ""),
-        ("20.0 GB free for models", "/root/.cache/gputax"),
+        ("20.0 GB free for models", "/home/user/.cache/gputax"),
         ("Results can be written", "results"),
     ]
 
