@@ -1,0 +1,213 @@
+/* Functions and launches: shapes and resources checked, parameters gathered, the kernel run on the timeline. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+#include "device/timeline.h"
+
+/* Enters the current context; the function must live in it. */
+static CUresult enter_function(CUfunction function, struct CUctx_st **context) {
+    CUresult result = context_enter(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (handle_is(function, HANDLE_FUNCTION) && function->module->context == *context)
+        return CUDA_SUCCESS;
+    context_leave(*context);
+    return CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult function_attribute(const struct CUfunc_st *function, CUfunction_attribute attribute, int *value) {
+    const struct ptx_kernel *kernel = function->kernel;
+    switch ((int)attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *value = (int)kernel->threads_max;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+        *value = (int)kernel->shared_bytes;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+        *value = (int)kernel->local_bytes;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+        *value = (int)kernel->register_count;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+        *value = (int)ptx_version(function->module->ptx);
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+        *value = PTX_CAPABILITY;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = (int)function->dynamic_shared_limit;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+        *value = 0;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        *value = -1; /* no preference */
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
+    struct CUctx_st *context;
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(function, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = function_attribute(function, attribute, value);
+    context_leave(context);
+    return result;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+    struct CUctx_st *context;
+    CUresult result = enter_function(function, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    unsigned int fixed = function->kernel->shared_bytes;
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value >= 0 &&
+        (unsigned int)value + fixed <= DEVICE_SHARED_BYTES)
+        function->dynamic_shared_limit = (unsigned int)value;
+    else if (attribute != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) /* a hint, and nothing to hint at */
+        result = CUDA_ERROR_INVALID_VALUE;
+    context_leave(context);
+    return result;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *bytes) {
+    struct CUctx_st *context;
+    if (!offset)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(function, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (index < function->kernel->parameter_count) {
+        *offset = function->kernel->parameters[index].offset;
+        if (bytes)
+            *bytes = function->kernel->parameters[index].bytes;
+    } else {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    context_leave(context);
+    return result;
+}
+
+static CUresult gather_extra(const struct ptx_kernel *kernel, void **extra, unsigned char *parameters) {
+    const void *buffer = NULL;
+    size_t bytes = 0;
+    for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (!extra[1])
+            return CUDA_ERROR_INVALID_VALUE;
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            bytes = *(const size_t *)extra[1];
+        else
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (bytes < kernel->parameter_bytes || (kernel->parameter_bytes && !buffer))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (kernel->parameter_bytes)
+        memcpy(parameters, buffer, kernel->parameter_bytes);
+    return CUDA_SUCCESS;
+}
+
+static CUresult gather(const struct ptx_kernel *kernel, void **pointers, void **extra, unsigned char *parameters) {
+    if (pointers && extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (extra)
+        return gather_extra(kernel, extra, parameters);
+    if (kernel->parameter_count && !pointers)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (uint32_t i = 0; i < kernel->parameter_count; i++) {
+        if (!pointers[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(parameters + kernel->parameters[i].offset, pointers[i], kernel->parameters[i].bytes);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult check_shape(const struct CUfunc_st *function, const struct ptx_launch *launch) {
+    const uint32_t *grid = launch->grid, *block = launch->block;
+    for (int i = 0; i < 3; i++)
+        if (grid[i] == 0 || block[i] == 0 || grid[i] > (i ? DEVICE_GRID_DIM_YZ : DEVICE_GRID_DIM_X) ||
+            block[i] > (i == 2 ? DEVICE_BLOCK_DIM_Z : DEVICE_THREADS_PER_BLOCK))
+            return CUDA_ERROR_INVALID_VALUE;
+    if ((uint64_t)block[0] * block[1] * block[2] > function->kernel->threads_max)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (launch->dynamic_shared_bytes > function->dynamic_shared_limit)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+/* The longest that a kernel may run: a kernel that never ends must not hold its thread for ever. */
+static uint64_t timeout_ns(void) {
+    static uint64_t known;
+    if (!known) {
+        const char *text = getenv("GPUTAX_SOFT_TIMEOUT_S");
+        double seconds = text ? strtod(text, NULL) : 0;
+        known = (uint64_t)((seconds > 0 && seconds < 1e6 ? seconds : 20) * 1e9);
+    }
+    return known;
+}
+
+static CUresult launch_in(struct CUctx_st *context, struct CUfunc_st *function, struct ptx_launch *launch,
+                          CUstream handle, void **pointers, void **extra) {
+    _Alignas(16) unsigned char parameters[DEVICE_PARAMETER_BYTES];
+    struct CUstream_st *stream;
+    CUresult result = stream_find(context, handle, &stream);
+    if (result == CUDA_SUCCESS)
+        result = check_shape(function, launch);
+    if (result == CUDA_SUCCESS)
+        result = gather(function->kernel, pointers, extra, parameters);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct ptx_memory memory = memory_of(context);
+    launch->parameters = parameters;
+    launch->memory = &memory;
+    launch->timeout_ns = timeout_ns();
+    struct timeline_work work = timeline_begin_kernel();
+    result = ptx_run(function->kernel, launch, context->scratch);
+    stream_finish(stream, timeline_end(work));
+    if (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == CUDA_ERROR_NOT_SUPPORTED)
+        return result; /* nothing has run */
+    context->failure = result; /* a fault shows at the next call, as it does on a GPU */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
+                        CUstream stream, void **parameters, void **extra) {
+    struct CUctx_st *context;
+    CUresult result = enter_function(function, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct ptx_launch launch = {
+        .grid = {grid_x, grid_y, grid_z},
+        .block = {block_x, block_y, block_z},
+        .dynamic_shared_bytes = shared_bytes,
+    };
+    result = launch_in(context, function, &launch, stream, parameters, extra);
+    context_leave(context);
+    return result;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra) {
+    if (!config || (config->numAttrs && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned int i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        bool harmless = attribute->id == CU_LAUNCH_ATTRIBUTE_IGNORE || attribute->id == CU_LAUNCH_ATTRIBUTE_PRIORITY ||
+                        (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && !attribute->value.cooperative);
+        if (!harmless)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                          config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, parameters,
+                          extra);
+}

@@ -1,0 +1,231 @@
+/* Modules: PTX text in, functions and variables out. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+
+static const unsigned char ELF_MAGIC[4] = {0x7f, 'E', 'L', 'F'};
+static const unsigned char FATBIN_MAGIC[4] = {0x50, 0xed, 0x55, 0xba};
+
+static uint64_t place(void *who, size_t bytes) {
+    struct CUctx_st *context = who;
+    struct arena_range range;
+    uint64_t address = arena_allocate(device_arena(), &context->memory, bytes);
+    if (address) /* variables get their first values without a copy call */
+        arena_find(device_arena(), &context->memory, address, bytes, true, &range);
+    return address;
+}
+
+static void give_back(void *who, uint64_t address) {
+    struct CUctx_st *context = who;
+    arena_free(device_arena(), &context->memory, address);
+}
+
+static bool find(void *who, uint64_t address, size_t bytes, bool write, uint64_t *from, uint64_t *to) {
+    struct CUctx_st *context = who;
+    struct arena_range range;
+    if (!arena_find(device_arena(), &context->memory, address, bytes, write, &range))
+        return false;
+    *from = range.from;
+    *to = range.to;
+    return true;
+}
+
+struct ptx_memory memory_of(struct CUctx_st *context) {
+    return (struct ptx_memory){.who = context, .place = place, .give_back = give_back, .find = find};
+}
+
+/* The log buffers that the caller gave; sizes are what was written, as CUDA reports them. */
+struct jit_logs {
+    char *error;
+    size_t error_bytes;
+    void **error_size, **info_size;
+};
+
+static CUresult read_options(unsigned int count, const CUjit_option *options, void **values, struct jit_logs *logs) {
+    if (count && (!options || !values))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned int i = 0; i < count; i++) {
+        switch ((int)options[i]) {
+        case CU_JIT_ERROR_LOG_BUFFER:
+            logs->error = values[i];
+            break;
+        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+            logs->error_bytes = (size_t)(uintptr_t)values[i] & 0xffffffffu;
+            logs->error_size = &values[i];
+            break;
+        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+            logs->info_size = &values[i];
+            break;
+        default: /* hints for a compiler that is not here */
+            break;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+static void write_logs(const struct jit_logs *logs, const char *text) {
+    size_t length = strlen(text);
+    if (logs->info_size)
+        *logs->info_size = NULL;
+    if (logs->error && logs->error_bytes) {
+        if (length >= logs->error_bytes)
+            length = logs->error_bytes - 1;
+        memcpy(logs->error, text, length);
+        logs->error[length] = '\0';
+    } else {
+        length = 0;
+    }
+    if (logs->error_size)
+        *logs->error_size = (void *)(uintptr_t)(length ? length + 1 : 0);
+}
+
+/* The same complaint again and again (a tenant in a loop) is worth one line. */
+static void complain_once(const char *text) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char said[512];
+    pthread_mutex_lock(&lock);
+    if (strcmp(said, text) != 0) {
+        snprintf(said, sizeof said, "%s", text);
+        fprintf(stderr, "gputax software device: %s\n", text);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void drop_module(struct CUmod_st *module) {
+    size_t count = ptx_kernels(module->ptx, NULL);
+    for (size_t i = 0; i < count; i++)
+        handle_remove(&module->functions[i]);
+    handle_remove(module);
+    owned_remove(&module->link);
+    ptx_scratch_forget(module->context->scratch);
+    ptx_unload(module->ptx);
+    free(module->functions);
+    free(module);
+}
+
+void module_drop_all(struct CUctx_st *context) {
+    while (context->modules.next != &context->modules)
+        drop_module((struct CUmod_st *)context->modules.next);
+}
+
+static CUresult register_module(struct CUctx_st *context, struct ptx_module *ptx, CUmodule *out) {
+    const struct ptx_kernel *kernels;
+    size_t count = ptx_kernels(ptx, &kernels);
+    struct CUmod_st *module = calloc(1, sizeof *module);
+    struct CUfunc_st *functions = calloc(count ? count : 1, sizeof *functions);
+    if (!module || !functions || !handle_add(module, HANDLE_MODULE)) {
+        free(module);
+        free(functions);
+        ptx_unload(ptx);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *module = (struct CUmod_st){.context = context, .ptx = ptx, .functions = functions};
+    owned_add(&context->modules, &module->link);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t fixed = kernels[i].shared_bytes;
+        functions[i] = (struct CUfunc_st){.module = module, .kernel = &kernels[i]};
+        functions[i].dynamic_shared_limit = fixed < DEVICE_STATIC_SHARED_BYTES ? DEVICE_STATIC_SHARED_BYTES - fixed : 0;
+        if (!handle_add(&functions[i], HANDLE_FUNCTION)) {
+            drop_module(module);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    *out = module;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
+                            void **values) {
+    struct CUctx_st *context;
+    struct jit_logs logs = {0};
+    struct ptx_log log = {{0}};
+    struct ptx_module *ptx;
+    if (!module || !image)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = read_options(count, options, values, &logs);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (memcmp(image, ELF_MAGIC, 1) == 0 || memcmp(image, FATBIN_MAGIC, 1) == 0) {
+        snprintf(log.text, sizeof log.text, "the image is a binary for a GPU; this device runs PTX text only");
+        result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    } else {
+        struct ptx_memory memory = memory_of(context);
+        result = ptx_load(image, &memory, &ptx, &log);
+        if (result == CUDA_SUCCESS)
+            result = register_module(context, ptx, module);
+    }
+    context_leave(context);
+    write_logs(&logs, log.text);
+    if (log.text[0])
+        complain_once(log.text);
+    return result;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+    return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+}
+
+/* Enters the current context; the module must live in it. */
+static CUresult enter_module(CUmodule module, struct CUctx_st **context) {
+    CUresult result = context_enter(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (handle_is(module, HANDLE_MODULE) && module->context == *context)
+        return CUDA_SUCCESS;
+    context_leave(*context);
+    return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+    struct CUctx_st *context;
+    CUresult result = enter_module(module, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    drop_module(module);
+    context_leave(context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+    struct CUctx_st *context;
+    const struct ptx_kernel *kernels;
+    if (!function || !name)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(module, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = CUDA_ERROR_NOT_FOUND;
+    size_t count = ptx_kernels(module->ptx, &kernels);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(kernels[i].name, name) == 0) {
+            *function = &module->functions[i];
+            result = CUDA_SUCCESS;
+        }
+    context_leave(context);
+    return result;
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule module, const char *name) {
+    struct CUctx_st *context;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_module(module, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct ptx_variable *variable = ptx_variable_named(module->ptx, name);
+    if (variable) {
+        if (pointer)
+            *pointer = variable->address;
+        if (bytes)
+            *bytes = variable->bytes;
+    } else {
+        result = CUDA_ERROR_NOT_FOUND;
+    }
+    context_leave(context);
+    return result;
+}

@@ -1,0 +1,13 @@
+# The software CUDA device: a libcuda.so.1 that computes on the CPU.
+DEVICE_SOURCES := $(wildcard device/*.c) $(wildcard device/ptx/*.c)
+DEVICE_OBJECTS := $(call objects,$(DEVICE_SOURCES))
+DEVICE_LIBRARY := $(BUILD)/software/libcuda.so.1
+ALL += $(DEVICE_LIBRARY)
+
+# The interpreter's inner loops run over the 32 lanes of a warp and are worth vectorising. A register holds bits that one
+# instruction reads as float and the next as integer (no strict aliasing); PTX says itself where a multiply-add is fused.
+$(call objects,$(wildcard device/ptx/*.c)): FLAGS += -O3 -fno-strict-aliasing -ffp-contract=off -fno-math-errno
+
+$(DEVICE_LIBRARY): $(DEVICE_OBJECTS)
+	@mkdir -p $(@D)
+	$(QUIET)$(LINK_SHARED) -Wl,-soname,libcuda.so.1 -o $@ $^ -lm

@@ -1,0 +1,203 @@
+/* The state of turning PTX text into code: tokens, names, and the function that is being written. */
+#ifndef GPUTAX_PTX_BUILD_H
+#define GPUTAX_PTX_BUILD_H
+
+#include <setjmp.h>
+
+#include "device/ptx/inner.h"
+
+/* Memory that lives as long as the module; one cap bounds what a hostile text can make us take. */
+struct pool;
+struct pool *pool_open(size_t cap);
+void *pool_take(struct pool *pool, size_t bytes); /* zeroed; NULL when the cap is reached */
+void pool_close(struct pool *pool);
+
+enum token_kind { TOKEN_END, TOKEN_WORD, TOKEN_NUMBER, TOKEN_STRING, TOKEN_MARK };
+struct token {
+    const char *at;
+    uint32_t length, line;
+    enum token_kind kind;
+};
+
+enum symbol_kind { SYMBOL_REGISTER, SYMBOL_PARAMETER, SYMBOL_LOCAL, SYMBOL_SHARED, SYMBOL_VARIABLE };
+struct symbol {
+    struct symbol *next;
+    const char *name;
+    uint32_t length;
+    enum symbol_kind kind;
+    uint32_t bytes;  /* of a register: 0 for a predicate */
+    uint32_t count;  /* of `%r<n>`: n; 0: a single one */
+    uint32_t *slots; /* of registers */
+    uint64_t value;  /* address or offset */
+    uint64_t size;   /* bytes of storage */
+    uint64_t align;
+    const struct function *placed_for; /* shared memory of the module: the kernel for which `value` holds */
+    bool dynamic;                      /* extern shared array */
+};
+
+/* Extern shared arrays lie behind all static ones, whose size is known at the kernel's end: until then their addresses
+ * are marked. */
+#define DYNAMIC_MARK ((uint64_t)0xd1a0 << 48)
+
+struct formal { /* a parameter of a function or kernel */
+    const char *name;
+    uint32_t length;
+    uint32_t bytes, align;
+};
+
+struct function {
+    struct function *next;
+    const char *name;
+    uint32_t length;
+    bool is_kernel;
+    uint32_t body; /* token after the opening brace; 0: only declared */
+    uint32_t threads_max;
+    struct formal *results, *formals;
+    uint32_t result_count, formal_count;
+};
+
+struct label {
+    struct label *next;
+    const char *name;
+    uint32_t length, pc;
+    uint32_t jumps_at, jumps; /* of a .branchtargets list: where its targets are; jumps 0: a plain label */
+};
+enum { NO_PC = 0xffffffffu, LABEL_BUCKETS = 64, CONSTANT_BUCKETS = 64 };
+
+struct fixup { /* a place that wants the pc of a label once it is known */
+    struct fixup *next;
+    struct label *label;
+    uint32_t insn; /* its `immediate`, or, */
+    uint32_t jump; /* if not NO_PC, this jump */
+};
+
+/* One function's text as it is written into a kernel: the kernel itself, or a function at the place of its call. */
+struct instance {
+    struct label *labels[LABEL_BUCKETS];
+    struct fixup *fixups;
+    struct label *end; /* where `ret` goes */
+};
+
+struct constant_node {
+    struct constant_node *next;
+    struct constant constant;
+};
+
+struct build {
+    jmp_buf failed;
+    CUresult result;
+    struct ptx_log *log;
+    struct pool *pool;
+    const struct ptx_memory *memory;
+    struct token *tokens;
+    uint32_t token_count, at;
+    struct symbol *symbols; /* innermost scope first */
+    struct symbol *module_symbols;
+    struct function *functions;
+    const struct function *kernel; /* being written */
+
+    struct insn *insns;
+    uint32_t insn_count, insn_room;
+    uint32_t *jumps;
+    uint32_t jump_count, jump_room;
+    uint32_t register_bytes, register_count, predicate_next, predicate_left;
+    uint32_t cache_count, constant_count;
+    struct constant_node *constants[CONSTANT_BUCKETS];
+    uint32_t specials[SPECIAL_COUNT];
+    uint64_t local_bytes, shared_bytes;
+    uint32_t carry; /* the carry flag of add.cc and its kin */
+    uint64_t dynamic_align; /* of extern shared arrays; 0: none in use */
+    struct instance *instance;
+    uint32_t depth;
+    uint32_t guard;
+    bool guard_not;
+};
+
+enum {
+    LIMIT_INSNS = 1 << 20,
+    LIMIT_REGISTER_BYTES = 4 << 20, /* of one warp */
+    LIMIT_REGISTERS = 1 << 18,      /* of one declaration */
+    LIMIT_LOCAL_BYTES = 128 << 10,
+    LIMIT_SHARED_BYTES = 227 << 10,
+    LIMIT_DEPTH = 32,
+};
+
+/* Ends the build with an error that names the line. */
+_Noreturn void refuse(struct build *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void refuse_with(struct build *b, CUresult result, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void *take(struct build *b, size_t bytes);
+
+/* lex.c */
+void lex(struct build *b, const char *text);
+const struct token *peek(const struct build *b);
+const struct token *next(struct build *b);
+bool token_is(const struct token *token, const char *text);
+bool accept(struct build *b, const char *text);
+void expect(struct build *b, const char *text);
+const struct token *expect_word(struct build *b);
+uint64_t expect_count(struct build *b); /* a plain number, such as a size */
+static inline int shown(const struct token *token) { /* how much of it an error message shows */
+    return token->length > 80 ? 80 : (int)token->length;
+}
+char *token_text(struct build *b, const struct token *token);
+
+/* number.c */
+bool number_integer(const struct token *token, uint64_t *value);
+bool number_float(const struct token *token, bool is_double, uint64_t *bits);
+
+/* operand.c */
+struct symbol *symbol_add(struct build *b, const struct token *name, enum symbol_kind kind);
+struct symbol *symbol_find(struct build *b, const struct token *name);
+uint64_t place(struct build *b, uint64_t *used, uint64_t bytes, uint64_t align, uint64_t limit, const char *what);
+uint32_t slot_new(struct build *b, uint32_t bytes);
+uint32_t slot_constant(struct build *b, uint64_t value, uint32_t bytes);
+/* The register at hand, and how many bytes each of its lanes has (0: predicate). */
+uint32_t operand_register(struct build *b, uint32_t *bytes);
+uint32_t operand(struct build *b, char shape);
+uint32_t operand_destination(struct build *b, char shape);
+struct address {
+    uint32_t base; /* register */
+    bool narrow;
+    int64_t offset;
+    enum space space;     /* which the name in it implies; SPACE_GENERIC: none */
+    uint64_t value, room; /* of a name: where it lies, and where it ends */
+};
+struct address operand_address(struct build *b);
+
+/* body.c */
+struct insn *emit(struct build *b, step *run);
+struct insn *emit_row(struct build *b, const char *name);
+struct label *label_named(struct build *b, const struct token *name);
+void label_wanted(struct build *b, struct label *label, uint32_t insn);
+void jump_wanted(struct build *b, struct label *label);
+void body_write(struct build *b, const struct function *function);
+
+/* declare.c */
+unsigned type_bytes(const struct token *token); /* 0: not a type */
+enum type type_of(const char *name);
+struct declaration { /* `.align 8 .b8 name[16]` */
+    const struct token *name;
+    uint64_t bytes, align, element;
+    bool open_array; /* name[] */
+    bool is_float;
+};
+struct declaration declare(struct build *b);
+void declare_registers(struct build *b);
+void declare_storage(struct build *b, const struct token *space, bool is_extern);
+struct formal *declare_formals(struct build *b, uint32_t *count);
+
+/* lower.c and its parts: one instruction, whose mnemonic has just been read */
+void lower(struct build *b, const struct token *mnemonic);
+struct words { /* the mnemonic's parts */
+    char text[128];
+    const char *part[16];
+    unsigned count;
+};
+bool words_take(struct words *words, const char *part); /* removes it; false: not there */
+bool lower_memory(struct build *b, struct words *words);
+bool lower_warp(struct build *b, struct words *words);
+bool lower_control(struct build *b, struct words *words);
+bool lower_convert(struct build *b, struct words *words);
+
+#endif

@@ -1,0 +1,268 @@
+/* Branches, calls, barriers, and the instructions across a warp. */
+#include <string.h>
+
+#include "device/ptx/build.h"
+
+static void branch_to(struct build *b, struct label *label) {
+    emit(b, step_branch);
+    label_wanted(b, label, b->insn_count - 1);
+}
+
+static bool lower_indexed(struct build *b, struct words *words) {
+    words_take(words, "uni");
+    if (!words_take(words, "idx") || words->count != 1)
+        return false;
+    uint32_t index = operand(b, '4');
+    expect(b, ",");
+    const struct token *name = expect_word(b);
+    const struct label *list = label_named(b, name);
+    if (!list->jumps)
+        refuse(b, "'%.*s' is not a list of branch targets that stands before", (int)name->length, name->at);
+    struct insn *in = emit(b, step_branch_indexed);
+    in->a = index;
+    in->immediate = list->jumps_at;
+    in->e = list->jumps;
+    return true;
+}
+
+/* Gives each formal name of the function the storage of what the caller passed. */
+static void bind(struct build *b, const struct formal *formals, uint32_t count, struct symbol *const *actual) {
+    for (uint32_t i = 0; i < count; i++) {
+        struct token name = {.at = formals[i].name, .length = formals[i].length, .kind = TOKEN_WORD};
+        if (actual[i]->kind != SYMBOL_LOCAL || actual[i]->size < formals[i].bytes)
+            refuse(b, "the parameter '%.*s' of a call does not fit", (int)name.length, name.at);
+        struct symbol *symbol = symbol_add(b, &name, SYMBOL_LOCAL);
+        symbol->value = actual[i]->value;
+        symbol->size = formals[i].bytes;
+    }
+}
+
+static uint32_t actuals(struct build *b, struct symbol **list, uint32_t room) {
+    uint32_t count = 0;
+    if (accept(b, ")"))
+        return 0;
+    do {
+        const struct token *name = expect_word(b);
+        struct symbol *symbol = symbol_find(b, name);
+        if (!symbol || count == room)
+            refuse(b, "'%.*s' cannot be passed to a function", (int)name->length, name->at);
+        list[count++] = symbol;
+    } while (accept(b, ","));
+    expect(b, ")");
+    return count;
+}
+
+static const struct function *function_named(struct build *b, const struct token *name) {
+    for (const struct function *f = b->functions; f; f = f->next)
+        if (!f->is_kernel && f->body && f->length == name->length && memcmp(f->name, name->at, f->length) == 0)
+            return f;
+    refuse(b, "the function '%.*s' is called and has no body that this device knows", (int)name->length, name->at);
+}
+
+/* call.uni (result), name, (arguments): the function's text is written here; its parameters are the caller's storage */
+static void lower_call(struct build *b) {
+    enum { ROOM = 64 };
+    struct symbol *results[ROOM], *arguments[ROOM];
+    uint32_t result_count = 0, argument_count = 0;
+    if (accept(b, "(")) {
+        result_count = actuals(b, results, ROOM);
+        expect(b, ",");
+    }
+    const struct token *name = expect_word(b);
+    if (name->at[0] == '%')
+        refuse(b, "calls through pointers ('call %.*s') are not known to this device", (int)name->length, name->at);
+    const struct function *function = function_named(b, name);
+    if (accept(b, ",")) {
+        expect(b, "(");
+        argument_count = actuals(b, arguments, ROOM);
+    }
+    if (result_count != function->result_count || argument_count != function->formal_count)
+        refuse(b, "the call of '%.*s' has the wrong number of parameters", (int)name->length, name->at);
+    uint32_t around = NO_PC;
+    if (b->guard) { /* those whose guard is false go around */
+        b->guard_not = !b->guard_not;
+        emit(b, step_branch);
+        around = b->insn_count - 1;
+        b->guard = 0;
+    }
+    struct symbol *outer = b->symbols;
+    b->symbols = b->module_symbols;
+    bind(b, function->results, function->result_count, results);
+    bind(b, function->formals, function->formal_count, arguments);
+    body_write(b, function);
+    b->symbols = outer;
+    if (around != NO_PC)
+        b->insns[around].immediate = b->insn_count;
+}
+
+/* bar.sync a{, b}; bar.arrive a, b; bar.red.popc.u32 d, a{, b}, {!}c; and the same under the name `barrier` */
+static bool lower_barrier(struct build *b, struct words *words) {
+    struct insn made = {.mode = BARRIER_SYNC};
+    words_take(words, "cta");
+    words_take(words, "aligned");
+    bool reduces = words_take(words, "red");
+    if (reduces) {
+        bool count = words_take(words, "popc") && words_take(words, "u32");
+        bool all = !count && words_take(words, "and") && words_take(words, "pred");
+        bool any = !count && !all && words_take(words, "or") && words_take(words, "pred");
+        if (!count && !all && !any)
+            return false;
+        made.mode = count ? BARRIER_COUNT : all ? BARRIER_ALL : BARRIER_ANY;
+        made.d = operand_destination(b, count ? '4' : '1');
+        expect(b, ",");
+    } else if (words_take(words, "arrive")) {
+        made.mode = BARRIER_ARRIVE;
+    } else if (!words_take(words, "sync")) {
+        return false;
+    }
+    if (words->count != 1)
+        return false;
+    made.a = operand(b, '4');
+    while (accept(b, ",")) {
+        uint32_t bytes = 4;
+        uint32_t ahead = b->at;
+        bool predicate = token_is(peek(b), "!");
+        if (!predicate && peek(b)->kind == TOKEN_WORD) {
+            operand_register(b, &bytes);
+            b->at = ahead;
+            predicate = bytes == 0;
+        }
+        if (predicate)
+            made.c = operand(b, '1');
+        else
+            made.b = operand(b, '4');
+    }
+    if (reduces != (made.c != 0) || (made.mode == BARRIER_ARRIVE && !made.b))
+        refuse(b, "a barrier with the wrong operands");
+    struct insn *in = emit(b, step_barrier);
+    in->mode = made.mode, in->d = made.d, in->a = made.a, in->b = made.b, in->c = made.c;
+    return true;
+}
+
+bool lower_control(struct build *b, struct words *words) {
+    const char *base = words->part[0];
+    if (strcmp(base, "bar") == 0 || strcmp(base, "barrier") == 0)
+        return lower_barrier(b, words);
+    if (strcmp(base, "brx") == 0)
+        return lower_indexed(b, words);
+    if (strcmp(base, "nanosleep") == 0 && words_take(words, "u32") && words->count == 1) {
+        operand(b, '4'); /* a hint: others get their turn anyway */
+        return true;
+    }
+    words_take(words, "uni");
+    if (words->count != 1)
+        return false;
+    if (strcmp(base, "bra") == 0)
+        branch_to(b, label_named(b, expect_word(b)));
+    else if (strcmp(base, "call") == 0)
+        lower_call(b);
+    else if (strcmp(base, "ret") == 0)
+        branch_to(b, b->instance->end);
+    else if (strcmp(base, "exit") == 0)
+        emit(b, step_exit);
+    else if (strcmp(base, "trap") == 0)
+        emit(b, step_trap);
+    else
+        return false;
+    return true;
+}
+
+/* shfl.sync.down.b32 d|p, a, b, c, members */
+static bool lower_shuffle(struct build *b, struct words *words) {
+    static const char *const KINDS[] = {"up", "down", "bfly", "idx"};
+    int kind = -1;
+    if (!words_take(words, "sync") || !words_take(words, "b32"))
+        return false;
+    for (int i = 0; i < 4; i++)
+        if (words_take(words, KINDS[i]))
+            kind = i;
+    if (kind < 0 || words->count != 1)
+        return false;
+    struct insn made = {.mode = (uint8_t)kind};
+    made.d = operand_destination(b, '4');
+    if (accept(b, "|"))
+        made.e = operand_destination(b, '1');
+    uint32_t *const sources[] = {&made.a, &made.b, &made.c};
+    for (int i = 0; i < 3; i++) {
+        expect(b, ",");
+        *sources[i] = operand(b, '4');
+    }
+    expect(b, ",");
+    made.immediate = operand(b, '4');
+    struct insn *in = emit(b, step_shuffle);
+    made.run = in->run, made.guard = in->guard, made.guard_not = in->guard_not;
+    *in = made;
+    return true;
+}
+
+/* vote.sync.ballot.b32 d, {!}a, members */
+static bool lower_vote(struct build *b, struct words *words) {
+    static const char *const KINDS[] = {"all", "any", "uni", "ballot"};
+    int kind = -1;
+    if (!words_take(words, "sync"))
+        return false;
+    for (int i = 0; i < 4; i++)
+        if (words_take(words, KINDS[i]))
+            kind = i;
+    if (kind < 0 || !words_take(words, kind == VOTE_BALLOT ? "b32" : "pred") || words->count != 1)
+        return false;
+    uint32_t d = operand_destination(b, kind == VOTE_BALLOT ? '4' : '1');
+    expect(b, ",");
+    uint32_t a = operand(b, '1');
+    expect(b, ",");
+    uint32_t members = operand(b, '4');
+    struct insn *in = emit(b, step_vote);
+    in->d = d, in->a = a, in->b = members;
+    in->mode = (uint8_t)kind;
+    return true;
+}
+
+/* match.all.sync.b32 d|p, a, members and match.any.sync.b64 d, a, members */
+static bool lower_match(struct build *b, struct words *words) {
+    bool all = words_take(words, "all");
+    if ((!all && !words_take(words, "any")) || !words_take(words, "sync"))
+        return false;
+    bool wide = words_take(words, "b64");
+    if ((!wide && !words_take(words, "b32")) || words->count != 1)
+        return false;
+    uint32_t d = operand_destination(b, '4'), p = 0;
+    if (accept(b, "|"))
+        p = operand_destination(b, '1');
+    expect(b, ",");
+    uint32_t a = operand(b, wide ? '8' : '4');
+    expect(b, ",");
+    uint32_t members = operand(b, '4');
+    struct insn *in = emit(b, step_match);
+    in->d = d, in->e = p, in->a = a, in->b = members;
+    in->mode = all;
+    in->from_bytes = wide ? 8 : 4;
+    return true;
+}
+
+bool lower_warp(struct build *b, struct words *words) {
+    const char *base = words->part[0];
+    if (strcmp(base, "shfl") == 0)
+        return lower_shuffle(b, words);
+    if (strcmp(base, "vote") == 0)
+        return lower_vote(b, words);
+    if (strcmp(base, "match") == 0)
+        return lower_match(b, words);
+    if (strcmp(base, "bar") == 0 && words_take(words, "warp")) {
+        if (!words_take(words, "sync") || words->count != 1)
+            return false;
+        uint32_t members = operand(b, '4');
+        emit(b, step_warp_barrier)->a = members;
+        return true;
+    }
+    if (strcmp(base, "elect") == 0 && words_take(words, "sync") && words->count == 1) {
+        uint32_t d = operand_destination(b, '4');
+        expect(b, "|");
+        uint32_t p = operand_destination(b, '1');
+        expect(b, ",");
+        uint32_t members = operand(b, '4');
+        struct insn *in = emit(b, step_elect);
+        in->d = d, in->e = p, in->a = members;
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,296 @@
+/* A whole PTX text: its head, variables, functions; each kernel becomes code. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/ptx/build.h"
+
+struct ptx_module {
+    struct pool *pool;
+    struct ptx_memory memory;
+    uint32_t version;
+    struct ptx_kernel *kernels;
+    size_t kernel_count;
+    struct ptx_variable *variables;
+    size_t variable_count;
+};
+
+enum { POOL_CAP = 512 << 20 };
+
+static void skip_braces(struct build *b) {
+    for (unsigned depth = 1; depth;) {
+        const struct token *token = next(b);
+        depth += token_is(token, "{");
+        depth -= token_is(token, "}");
+    }
+}
+
+static void skip_line(struct build *b) {
+    uint32_t line = b->tokens[b->at - 1].line;
+    while (peek(b)->kind != TOKEN_END && peek(b)->line == line)
+        b->at++;
+}
+
+/* .maxntid 256, 1, 1 and the like, between the parameters and the body */
+static void function_directives(struct build *b, struct function *function) {
+    for (;;) {
+        if (accept(b, ".maxntid") || accept(b, ".reqntid")) {
+            uint64_t threads = expect_count(b);
+            while (accept(b, ","))
+                threads *= expect_count(b);
+            if (threads && threads < function->threads_max)
+                function->threads_max = (uint32_t)threads;
+        } else if (accept(b, ".minnctapersm") || accept(b, ".maxnreg") || accept(b, ".maxnctapersm")) {
+            expect_count(b);
+        } else if (!accept(b, ".noreturn")) {
+            return;
+        }
+    }
+}
+
+static void read_function(struct build *b, bool is_kernel) {
+    struct function *function = take(b, sizeof *function);
+    function->is_kernel = is_kernel;
+    function->threads_max = 1024;
+    if (!is_kernel && accept(b, "("))
+        function->results = declare_formals(b, &function->result_count);
+    const struct token *name = expect_word(b);
+    function->name = name->at;
+    function->length = name->length;
+    if (accept(b, "("))
+        function->formals = declare_formals(b, &function->formal_count);
+    function_directives(b, function);
+    if (accept(b, ";"))
+        return; /* only declared */
+    expect(b, "{");
+    function->body = b->at;
+    skip_braces(b);
+    function->next = b->functions;
+    b->functions = function;
+}
+
+static void read_version(struct build *b, struct ptx_module *module) {
+    const struct token *token = next(b);
+    unsigned major = 0, minor = 0;
+    char *rest;
+    major = (unsigned)strtoul(token->at, &rest, 10);
+    if (*rest == '.')
+        minor = (unsigned)strtoul(rest + 1, NULL, 10);
+    if (major < 3 || major > PTX_VERSION_MAJOR)
+        refuse_with(b, CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "PTX %u.%u is not known to this device", major, minor);
+    module->version = major * 10 + (minor < 10 ? minor : 9);
+}
+
+static void read_target(struct build *b) {
+    do {
+        const struct token *token = expect_word(b);
+        if (token->length > 3 && memcmp(token->at, "sm_", 3) == 0) {
+            unsigned long capability = strtoul(token->at + 3, NULL, 10);
+            if (capability > PTX_CAPABILITY)
+                refuse_with(b, CUDA_ERROR_NO_BINARY_FOR_GPU, "code for %.*s does not run on this device (sm_%d)",
+                            (int)token->length, token->at, PTX_CAPABILITY);
+        }
+    } while (accept(b, ","));
+}
+
+static void read_declaration(struct build *b, const struct token *token) {
+    bool is_extern = false;
+    while (token_is(token, ".visible") || token_is(token, ".extern") || token_is(token, ".weak") ||
+           token_is(token, ".common")) {
+        is_extern = is_extern || token_is(token, ".extern");
+        token = next(b);
+    }
+    if (token_is(token, ".entry") || token_is(token, ".func"))
+        read_function(b, token_is(token, ".entry"));
+    else if (token_is(token, ".global") || token_is(token, ".const") || token_is(token, ".shared"))
+        declare_storage(b, token, is_extern);
+    else
+        refuse(b, "the directive '%.*s' is not known to this device", shown(token), token->at);
+}
+
+static void read_module(struct build *b, struct ptx_module *module) {
+    while (peek(b)->kind != TOKEN_END) {
+        const struct token *token = next(b);
+        if (token_is(token, ".version")) {
+            read_version(b, module);
+        } else if (token_is(token, ".target")) {
+            read_target(b);
+        } else if (token_is(token, ".address_size")) {
+            if (expect_count(b) != 64)
+                refuse(b, "this device has addresses of 64 bits only");
+        } else if (token_is(token, ".file")) {
+            skip_line(b);
+        } else if (token_is(token, ".section")) { /* debug information */
+            while (!token_is(next(b), "{"))
+                continue;
+            skip_braces(b);
+        } else if (token_is(token, ".pragma")) {
+            expect(b, ";");
+        } else {
+            read_declaration(b, token);
+        }
+    }
+    if (!module->version)
+        refuse_with(b, CUDA_ERROR_INVALID_IMAGE, "the image is not PTX text: it has no .version");
+    b->module_symbols = b->symbols;
+}
+
+static void reset_for_kernel(struct build *b, const struct function *function) {
+    b->kernel = function;
+    b->symbols = b->module_symbols;
+    b->insns = NULL;
+    b->jumps = NULL;
+    b->insn_count = b->insn_room = b->jump_count = b->jump_room = 0;
+    b->register_bytes = 8 * LANES; /* the register that nobody reads */
+    b->register_count = b->predicate_left = b->cache_count = b->constant_count = b->carry = 0;
+    memset(b->constants, 0, sizeof b->constants);
+    memset(b->specials, 0, sizeof b->specials);
+    b->local_bytes = b->shared_bytes = b->dynamic_align = 0;
+    b->instance = NULL;
+    b->depth = b->guard = 0;
+}
+
+static void place_parameters(struct build *b, const struct function *function, struct ptx_kernel *kernel) {
+    struct ptx_parameter *parameters = take(b, function->formal_count * sizeof *parameters);
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < function->formal_count; i++) {
+        const struct formal *formal = &function->formals[i];
+        struct token name = {.at = formal->name, .length = formal->length, .kind = TOKEN_WORD};
+        struct symbol *symbol = symbol_add(b, &name, SYMBOL_PARAMETER);
+        symbol->size = formal->bytes;
+        symbol->value = place(b, &used, formal->bytes, formal->align, 4096, "parameter");
+        parameters[i] = (struct ptx_parameter){(uint32_t)symbol->value, formal->bytes};
+    }
+    kernel->parameters = parameters;
+    kernel->parameter_count = function->formal_count;
+    kernel->parameter_bytes = (uint32_t)used;
+}
+
+static const struct constant *settled_constants(struct build *b) {
+    struct constant *constants = take(b, b->constant_count * sizeof *constants);
+    uint32_t count = 0;
+    for (int i = 0; i < CONSTANT_BUCKETS; i++)
+        for (const struct constant_node *node = b->constants[i]; node; node = node->next) {
+            constants[count] = node->constant;
+            if (b->dynamic_align && node->constant.value >> 48 == DYNAMIC_MARK >> 48)
+                constants[count].value = (node->constant.value & 0xffffffffu) + b->shared_bytes;
+            count++;
+        }
+    return constants;
+}
+
+static void build_kernel(struct build *b, const struct function *function, struct ptx_kernel *kernel) {
+    reset_for_kernel(b, function);
+    place_parameters(b, function, kernel);
+    body_write(b, function);
+    b->guard = 0;
+    emit(b, step_exit);
+    if (b->dynamic_align)
+        b->shared_bytes = (b->shared_bytes + b->dynamic_align - 1) / b->dynamic_align * b->dynamic_align;
+    struct ptx_code *code = take(b, sizeof *code);
+    code->insns = b->insns;
+    code->insn_count = b->insn_count;
+    code->register_bytes = b->register_bytes;
+    code->cache_count = b->cache_count;
+    code->constants = settled_constants(b);
+    code->constant_count = b->constant_count;
+    memcpy(code->specials, b->specials, sizeof code->specials);
+    code->jumps = b->jumps;
+    kernel->name = token_text(b, &(struct token){.at = function->name, .length = function->length});
+    kernel->shared_bytes = (uint32_t)b->shared_bytes;
+    kernel->local_bytes = (uint32_t)((b->local_bytes + 15) / 16 * 16);
+    kernel->register_count = b->register_count;
+    kernel->threads_max = function->threads_max;
+    kernel->code = code;
+}
+
+static void build_kernels(struct build *b, struct ptx_module *module) {
+    size_t count = 0;
+    for (const struct function *f = b->functions; f; f = f->next)
+        count += f->is_kernel;
+    module->kernels = take(b, count * sizeof *module->kernels);
+    for (const struct function *f = b->functions; f; f = f->next)
+        if (f->is_kernel)
+            build_kernel(b, f, &module->kernels[module->kernel_count++]);
+}
+
+/* Also of a module that failed half way, so that its memory can be given back. */
+static void list_variables(struct build *b, struct ptx_module *module) {
+    size_t count = 0;
+    const struct symbol *first = b->module_symbols ? b->module_symbols : b->symbols;
+    for (const struct symbol *symbol = first; symbol; symbol = symbol->next)
+        count += symbol->kind == SYMBOL_VARIABLE && symbol->value;
+    module->variables = calloc(count ? count : 1, sizeof *module->variables);
+    for (const struct symbol *symbol = first; symbol && module->variables; symbol = symbol->next)
+        if (symbol->kind == SYMBOL_VARIABLE && symbol->value) {
+            char *name = pool_take(module->pool, symbol->length + 1);
+            if (name)
+                memcpy(name, symbol->name, symbol->length);
+            module->variables[module->variable_count++] =
+                (struct ptx_variable){name ? name : "", symbol->value, symbol->size};
+        }
+}
+
+CUresult ptx_load(const char *text, const struct ptx_memory *memory, struct ptx_module **out, struct ptx_log *log) {
+    struct ptx_module *module = calloc(1, sizeof *module);
+    struct build *b = calloc(1, sizeof *b);
+    if (module)
+        module->pool = pool_open(POOL_CAP);
+    if (!module || !b || !module->pool) {
+        if (module)
+            pool_close(module->pool);
+        free(module);
+        free(b);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    module->memory = *memory;
+    b->pool = module->pool;
+    b->memory = memory;
+    b->log = log;
+    b->result = CUDA_SUCCESS;
+    if (setjmp(b->failed) == 0) {
+        lex(b, text);
+        read_module(b, module);
+        build_kernels(b, module);
+    }
+    CUresult result = b->result;
+    list_variables(b, module);
+    free(b);
+    if (result != CUDA_SUCCESS) {
+        ptx_unload(module);
+        return result;
+    }
+    *out = module;
+    return CUDA_SUCCESS;
+}
+
+void ptx_unload(struct ptx_module *module) {
+    for (size_t i = 0; i < module->variable_count; i++)
+        module->memory.give_back(module->memory.who, module->variables[i].address);
+    free(module->variables);
+    pool_close(module->pool);
+    free(module);
+}
+
+size_t ptx_kernels(const struct ptx_module *module, const struct ptx_kernel **kernels) {
+    if (kernels)
+        *kernels = module->kernels;
+    return module->kernel_count;
+}
+
+const struct ptx_variable *ptx_variable_named(const struct ptx_module *module, const char *name) {
+    for (size_t i = 0; i < module->variable_count; i++)
+        if (strcmp(module->variables[i].name, name) == 0)
+            return &module->variables[i];
+    return NULL;
+}
+
+bool ptx_owns_address(const struct ptx_module *module, uint64_t address) {
+    for (size_t i = 0; i < module->variable_count; i++)
+        if (module->variables[i].address == address)
+            return true;
+    return false;
+}
+
+uint32_t ptx_version(const struct ptx_module *module) {
+    return module->version;
+}

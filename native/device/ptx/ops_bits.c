@@ -1,0 +1,220 @@
+/* Bits: logic, shifts, fields, permutation, moves and address arithmetic. */
+#include "device/ptx/inner.h"
+
+#define ONE(name, D, A, ...) \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+        D *d = REG(D, in->d); \
+        const A *a = REG(A, in->a); \
+        EACH(m, A x = a[l]; d[l] = (D)(__VA_ARGS__)); \
+    }
+#define TWO(name, D, A, B, ...) \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+        D *d = REG(D, in->d); \
+        const A *a = REG(A, in->a); \
+        const B *b = REG(B, in->b); \
+        EACH(m, A x = a[l]; B y = b[l]; d[l] = (D)(__VA_ARGS__)); \
+    }
+#define THREE(name, T, ...) \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+        T *d = REG(T, in->d); \
+        const T *a = REG(T, in->a), *b = REG(T, in->b), *c = REG(T, in->c); \
+        EACH(m, T x = a[l]; T y = b[l]; T z = c[l]; d[l] = (T)(__VA_ARGS__)); \
+    }
+#define PREDICATES(name, ...) \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+        uint32_t x = PRED(in->a), y = PRED(in->b); \
+        (void)y; \
+        set_predicate(w, in->d, m, __VA_ARGS__); \
+    }
+#define LOGIC(bits, T) \
+    TWO(and##bits, T, T, T, x & y) \
+    TWO(or##bits, T, T, T, x | y) \
+    TWO(xor##bits, T, T, T, x ^ y) \
+    ONE(not##bits, T, T, ~x) \
+    ONE(cnot##bits, T, T, x == 0) \
+    ONE(mov##bits, T, T, x)
+
+LOGIC(16, uint16_t)
+LOGIC(32, uint32_t)
+LOGIC(64, uint64_t)
+PREDICATES(and1, x & y)
+PREDICATES(or1, x | y)
+PREDICATES(xor1, x ^ y)
+PREDICATES(not1, ~x)
+PREDICATES(mov1, x)
+
+/* Shifts by the width or more give zero, or copies of the sign. */
+TWO(shl16, uint16_t, uint16_t, uint32_t, y > 15 ? 0 : (uint32_t)x << y)
+TWO(shl32, uint32_t, uint32_t, uint32_t, y > 31 ? 0 : x << (y & 31))
+TWO(shl64, uint64_t, uint64_t, uint32_t, y > 63 ? 0 : x << (y & 63))
+TWO(shr_u16, uint16_t, uint16_t, uint32_t, y > 15 ? 0 : x >> y)
+TWO(shr_u32, uint32_t, uint32_t, uint32_t, y > 31 ? 0 : x >> (y & 31))
+TWO(shr_u64, uint64_t, uint64_t, uint32_t, y > 63 ? 0 : x >> (y & 63))
+TWO(shr_s16, int16_t, int16_t, uint32_t, x >> (y > 15 ? 15 : y))
+TWO(shr_s32, int32_t, int32_t, uint32_t, x >> (y > 31 ? 31 : y))
+TWO(shr_s64, int64_t, int64_t, uint32_t, x >> (y > 63 ? 63 : y))
+
+static uint64_t funnel(uint32_t low, uint32_t high) {
+    return (uint64_t)high << 32 | low;
+}
+THREE(shf_l_wrap, uint32_t, (funnel(x, y) << (z & 31)) >> 32)
+THREE(shf_r_wrap, uint32_t, funnel(x, y) >> (z & 31))
+THREE(shf_l_clamp, uint32_t, (z > 31 ? funnel(0, x) : funnel(x, y) << z) >> 32)
+THREE(shf_r_clamp, uint32_t, funnel(x, y) >> (z > 32 ? 32 : z))
+
+ONE(popc32, uint32_t, uint32_t, __builtin_popcount(x))
+ONE(popc64, uint32_t, uint64_t, __builtin_popcountll(x))
+ONE(clz32, uint32_t, uint32_t, x ? __builtin_clz(x) : 32)
+ONE(clz64, uint32_t, uint64_t, x ? __builtin_clzll(x) : 64)
+ONE(bfind_u32, uint32_t, uint32_t, x ? 31 - __builtin_clz(x) : -1)
+ONE(bfind_s32, uint32_t, int32_t, (x ^ (x >> 31)) ? 31 - __builtin_clz((uint32_t)(x ^ (x >> 31))) : -1)
+ONE(bfind_u64, uint32_t, uint64_t, x ? 63 - __builtin_clzll(x) : -1)
+ONE(bfind_s64, uint32_t, int64_t, (x ^ (x >> 63)) ? 63 - __builtin_clzll((uint64_t)(x ^ (x >> 63))) : -1)
+ONE(bfind_shift_u32, uint32_t, uint32_t, x ? __builtin_clz(x) : -1)
+ONE(bfind_shift_s32, uint32_t, int32_t, (x ^ (x >> 31)) ? __builtin_clz((uint32_t)(x ^ (x >> 31))) : -1)
+ONE(bfind_shift_u64, uint32_t, uint64_t, x ? __builtin_clzll(x) : -1)
+ONE(bfind_shift_s64, uint32_t, int64_t, (x ^ (x >> 63)) ? __builtin_clzll((uint64_t)(x ^ (x >> 63))) : -1)
+
+static uint32_t reversed32(uint32_t x) {
+    x = (x & 0x55555555u) << 1 | ((x >> 1) & 0x55555555u);
+    x = (x & 0x33333333u) << 2 | ((x >> 2) & 0x33333333u);
+    x = (x & 0x0f0f0f0fu) << 4 | ((x >> 4) & 0x0f0f0f0fu);
+    return __builtin_bswap32(x);
+}
+ONE(brev32, uint32_t, uint32_t, reversed32(x))
+ONE(brev64, uint64_t, uint64_t, (uint64_t)reversed32((uint32_t)x) << 32 | reversed32((uint32_t)(x >> 32)))
+
+static uint64_t field(uint64_t value, uint32_t at, uint32_t length, unsigned width, bool is_signed) {
+    at &= 255;
+    length &= 255;
+    if (length == 0)
+        return 0;
+    uint64_t top = at + length - 1 < width ? at + length - 1 : width - 1;
+    uint64_t sign = is_signed ? (value >> top) & 1 : 0;
+    uint64_t bits = at < width ? value >> at : 0;
+    unsigned have = at < width ? (length < width - at ? length : width - at) : 0;
+    uint64_t mask = have >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << have) - 1;
+    return (bits & mask) | (sign ? ~mask : 0);
+}
+#define FIELD(name, T, width, sign) \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+        T *d = REG(T, in->d); \
+        const T *a = REG(T, in->a); \
+        const uint32_t *b = REG(uint32_t, in->b), *c = REG(uint32_t, in->c); \
+        EACH(m, d[l] = (T)field(a[l], b[l], c[l], width, sign)); \
+    }
+FIELD(bfe_u32, uint32_t, 32, false)
+FIELD(bfe_s32, uint32_t, 32, true)
+FIELD(bfe_u64, uint64_t, 64, false)
+FIELD(bfe_s64, uint64_t, 64, true)
+
+static uint64_t inserted(uint64_t from, uint64_t into, uint32_t at, uint32_t length, unsigned width) {
+    at &= 255;
+    length &= 255;
+    if (at >= width || length == 0)
+        return into;
+    uint64_t mask = length >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << length) - 1;
+    return (into & ~(mask << at)) | ((from & mask) << at);
+}
+#define INSERT(name, T, width) \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+        T *d = REG(T, in->d); \
+        const T *a = REG(T, in->a), *b = REG(T, in->b); \
+        const uint32_t *c = REG(uint32_t, in->c), *e = REG(uint32_t, in->e); \
+        EACH(m, d[l] = (T)inserted(a[l], b[l], c[l], e[l], width)); \
+    }
+INSERT(bfi32, uint32_t, 32)
+INSERT(bfi64, uint64_t, 64)
+
+static void lop3(struct warp *w, const struct insn *in, uint32_t m) {
+    uint32_t *d = REG(uint32_t, in->d);
+    const uint32_t *a = REG(uint32_t, in->a), *b = REG(uint32_t, in->b), *c = REG(uint32_t, in->c);
+    EACH(m, uint32_t x = a[l]; uint32_t y = b[l]; uint32_t z = c[l]; uint32_t r = 0;
+         for (uint32_t i = 0; i < 8; i++) if ((in->immediate >> i) & 1) r |=
+         (i & 4 ? x : ~x) & (i & 2 ? y : ~y) & (i & 1 ? z : ~z);
+         d[l] = r);
+}
+
+enum { PRMT_PLAIN, PRMT_F4E, PRMT_B4E, PRMT_RC8, PRMT_ECL, PRMT_ECR, PRMT_RC16 };
+static uint32_t permuted(uint32_t x, uint32_t y, uint32_t s, uint8_t mode) {
+    uint64_t bytes = (uint64_t)y << 32 | x;
+    uint32_t n = s & 3, r = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t pick;
+        switch (mode) {
+        case PRMT_F4E: pick = n + i; break;
+        case PRMT_B4E: pick = (n - i) & 7; break;
+        case PRMT_RC8: pick = n; break;
+        case PRMT_ECL: pick = i > n ? i : n; break;
+        case PRMT_ECR: pick = i < n ? i : n; break;
+        case PRMT_RC16: pick = (n & 1) * 2 + (i & 1); break;
+        default: pick = (s >> (4 * i)) & 15;
+        }
+        uint32_t byte = (uint32_t)(bytes >> (8 * (pick & 7))) & 255;
+        if (pick & 8)
+            byte = byte & 128 ? 255 : 0;
+        r |= byte << (8 * i);
+    }
+    return r;
+}
+THREE(prmt, uint32_t, permuted(x, y, z, in->mode))
+
+/* cvta: between the address of one space and the generic one; the window is in the instruction. */
+ONE(window_add64, uint64_t, uint64_t, x + (uint64_t)in->immediate)
+ONE(window_take64, uint64_t, uint64_t, x - (uint64_t)in->immediate)
+static void is_space(struct warp *w, const struct insn *in, uint32_t m) {
+    const uint64_t *a = REG(uint64_t, in->a);
+    uint32_t r = 0;
+    EACH(m, r |= (uint32_t)(a[l] >> WINDOW_SHIFT == (uint64_t)in->immediate) << l);
+    set_predicate(w, in->d, m, r);
+}
+
+/* Halves of wider registers, for mov with a vector operand. `mode` is the part's number. */
+#define PARTS(name, W, P, shift) \
+    ONE(take_##name, P, W, x >> ((shift) * in->mode)) \
+    static void put_##name(struct warp *w, const struct insn *in, uint32_t m) { \
+        W *d = REG(W, in->d); \
+        const P *a = REG(P, in->a); \
+        W keep = (W) ~((W)(P) ~(P)0 << ((shift) * in->mode)); \
+        EACH(m, d[l] = (W)((d[l] & keep) | (W)((W)a[l] << ((shift) * in->mode)))); \
+    }
+PARTS(4_of_8, uint64_t, uint32_t, 32)
+PARTS(2_of_4, uint32_t, uint16_t, 16)
+PARTS(2_of_8, uint64_t, uint16_t, 16)
+
+#define LOGIC_ROWS(name, base, shape1, shape2, shape4, shape8) \
+    {name ".pred", base##1, shape1, 0}, {name ".b16", base##16, shape2, 0}, {name ".b32", base##32, shape4, 0}, \
+    {name ".b64", base##64, shape8, 0}
+#define SHIFT_ROWS(type, step2, step4, step8) \
+    {"shr." type "16", step2, "224", 0}, {"shr." type "32", step4, "444", 0}, {"shr." type "64", step8, "884", 0}
+#define FIND_ROWS(name, base) \
+    {name ".u32", base##_u32, "44", 0}, {name ".s32", base##_s32, "44", 0}, {name ".u64", base##_u64, "48", 0}, \
+    {name ".s64", base##_s64, "48", 0}
+
+static const struct op_row ROWS[] = {
+    LOGIC_ROWS("and", and, "111", "222", "444", "888"), LOGIC_ROWS("or", or, "111", "222", "444", "888"),
+    LOGIC_ROWS("xor", xor, "111", "222", "444", "888"), LOGIC_ROWS("not", not, "11", "22", "44", "88"),
+    {"cnot.b16", cnot16, "22", 0}, {"cnot.b32", cnot32, "44", 0}, {"cnot.b64", cnot64, "88", 0},
+    {"mov.pred", mov1, "11", 0}, {"mov.b16", mov16, "22", 0}, {"mov.b32", mov32, "44", 0}, {"mov.b64", mov64, "88", 0},
+    {"mov.f32", mov32, "ff", 0}, {"mov.f64", mov64, "dd", 0},
+    {"shl.b16", shl16, "224", 0}, {"shl.b32", shl32, "444", 0}, {"shl.b64", shl64, "884", 0},
+    SHIFT_ROWS("b", shr_u16, shr_u32, shr_u64), SHIFT_ROWS("u", shr_u16, shr_u32, shr_u64),
+    SHIFT_ROWS("s", shr_s16, shr_s32, shr_s64),
+    {"shf.l.wrap.b32", shf_l_wrap, "4444", 0}, {"shf.r.wrap.b32", shf_r_wrap, "4444", 0},
+    {"shf.l.clamp.b32", shf_l_clamp, "4444", 0}, {"shf.r.clamp.b32", shf_r_clamp, "4444", 0},
+    {"popc.b32", popc32, "44", 0}, {"popc.b64", popc64, "48", 0}, {"clz.b32", clz32, "44", 0},
+    {"clz.b64", clz64, "48", 0}, {"brev.b32", brev32, "44", 0}, {"brev.b64", brev64, "88", 0},
+    FIND_ROWS("bfind", bfind), FIND_ROWS("bfind.shiftamt", bfind_shift),
+    {"bfe.u32", bfe_u32, "4444", 0}, {"bfe.s32", bfe_s32, "4444", 0}, {"bfe.u64", bfe_u64, "8844", 0},
+    {"bfe.s64", bfe_s64, "8844", 0}, {"bfi.b32", bfi32, "44444", 0}, {"bfi.b64", bfi64, "88844", 0},
+    {"lop3.b32", lop3, "4444i", 0},
+    {"prmt.b32", prmt, "4444", PRMT_PLAIN}, {"prmt.b32.f4e", prmt, "4444", PRMT_F4E},
+    {"prmt.b32.b4e", prmt, "4444", PRMT_B4E}, {"prmt.b32.rc8", prmt, "4444", PRMT_RC8},
+    {"prmt.b32.ecl", prmt, "4444", PRMT_ECL}, {"prmt.b32.ecr", prmt, "4444", PRMT_ECR},
+    {"prmt.b32.rc16", prmt, "4444", PRMT_RC16},
+    /* Names of our own, for the lowering. */
+    {"window.add", window_add64, "88", 0}, {"window.take", window_take64, "88", 0}, {"window.is", is_space, "18", 0},
+    {"take.4.8", take_4_of_8, "48", 0}, {"take.2.4", take_2_of_4, "24", 0}, {"take.2.8", take_2_of_8, "28", 0},
+    {"put.4.8", put_4_of_8, "84", 0}, {"put.2.4", put_2_of_4, "42", 0}, {"put.2.8", put_2_of_8, "82", 0},
+};
+const struct op_table OPS_BITS = {ROWS, sizeof ROWS / sizeof *ROWS};

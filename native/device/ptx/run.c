@@ -1,0 +1,261 @@
+/* The executor: warps of a block take turns, lanes of a warp run together and part and join where they branch.
+ *
+ * Lanes that are at the same instruction form a fragment. Of several fragments the one that is furthest behind runs, so
+ * that lanes which parted at a branch meet again behind it; now and then another one gets its turn, so that lanes which
+ * wait for one another in a loop get on.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "device/ptx/scratch.h"
+
+enum { FUEL = 4096 }; /* backward branches between looks at the clock; also the length of a warp's turn */
+
+void run_fault(struct warp *w, CUresult fault) {
+    if (w->run->fault == CUDA_SUCCESS)
+        w->run->fault = fault;
+    w->event |= EVENT_FAULT;
+}
+
+static void add_fragment(struct warp *w, struct fragment fresh) {
+    if (fresh.state == FRAGMENT_READY)
+        for (uint32_t i = 0; i < w->fragment_count; i++) {
+            struct fragment *other = &w->fragments[i];
+            if (other->pc == fresh.pc && other->state != FRAGMENT_AT_BARRIER) {
+                other->mask |= fresh.mask;
+                other->state = FRAGMENT_READY; /* those who gather look again */
+                return;
+            }
+        }
+    w->fragments[w->fragment_count++] = fresh; /* fragments are disjoint and not empty: at most 32 */
+}
+
+void run_park(struct warp *w, uint32_t pc, uint32_t mask, enum fragment_state state) {
+    w->active &= ~mask;
+    add_fragment(w, (struct fragment){.pc = pc, .mask = mask, .state = (uint8_t)state});
+    w->event |= EVENT_PICK;
+}
+
+static struct fragment *furthest_behind(struct warp *w, enum fragment_state state) {
+    struct fragment *best = NULL;
+    for (uint32_t i = 0; i < w->fragment_count; i++) {
+        struct fragment *at = &w->fragments[i];
+        if (at->state == state && (!best || at->pc < best->pc))
+            best = at;
+    }
+    return best;
+}
+
+/* Puts the running fragment back and makes another one run. False: all lanes have ended or wait at a barrier. */
+static bool pick(struct warp *w, bool other) {
+    struct fragment *next = NULL;
+    if (w->active) {
+        uint32_t before = w->fragment_count;
+        add_fragment(w, (struct fragment){.pc = w->pc, .mask = w->active, .state = FRAGMENT_READY});
+        if (other && w->fragment_count > before && before > 0) { /* hide it for one choice */
+            w->fragments[before].state = FRAGMENT_AT_BARRIER;
+            next = furthest_behind(w, FRAGMENT_READY);
+            w->fragments[before].state = FRAGMENT_READY;
+        }
+        w->active = 0;
+    }
+    if (!next)
+        next = furthest_behind(w, FRAGMENT_READY);
+    if (!next && (next = furthest_behind(w, FRAGMENT_GATHERS)))
+        w->forced = true;
+    if (!next)
+        return false;
+    w->pc = next->pc;
+    w->active = next->mask;
+    *next = w->fragments[--w->fragment_count];
+    w->stop = UINT32_MAX;
+    for (uint32_t i = 0; i < w->fragment_count; i++) {
+        const struct fragment *at = &w->fragments[i];
+        if (at->state != FRAGMENT_AT_BARRIER && at->pc > w->pc && at->pc < w->stop)
+            w->stop = at->pc;
+    }
+    return true;
+}
+
+static void count_backward(struct warp *w, uint32_t target) {
+    if (target < w->pc && --w->run->fuel == 0) {
+        w->run->fuel = FUEL;
+        w->event |= EVENT_YIELD;
+    }
+}
+
+static void jump(struct warp *w, uint32_t target, uint32_t m) {
+    count_backward(w, target);
+    if (m == w->active) {
+        w->pc = target;
+        if (w->fragment_count)
+            w->event |= EVENT_PICK;
+    } else {
+        run_park(w, target, m, FRAGMENT_READY);
+    }
+}
+
+void step_branch(struct warp *w, const struct insn *in, uint32_t m) {
+    jump(w, (uint32_t)in->immediate, m);
+}
+
+/* brx.idx: a is the index; `immediate` where its targets begin, e how many there are. */
+void step_branch_indexed(struct warp *w, const struct insn *in, uint32_t m) {
+    const uint32_t *targets = w->run->code->jumps + in->immediate;
+    const uint32_t *index = REG(uint32_t, in->a);
+    while (m) {
+        uint32_t chosen = index[__builtin_ctz(m)], group = 0;
+        for (uint32_t left = m; left; left &= left - 1) {
+            uint32_t l = (uint32_t)__builtin_ctz(left);
+            group |= (uint32_t)(index[l] == chosen) << l;
+        }
+        if (chosen >= in->e) {
+            run_fault(w, CUDA_ERROR_INVALID_PC);
+            return;
+        }
+        jump(w, targets[chosen], group);
+        m &= ~group;
+    }
+}
+
+void step_exit(struct warp *w, const struct insn *in, uint32_t m) {
+    (void)in;
+    w->exited |= m;
+    w->active &= ~m;
+    w->run->live -= (uint32_t)__builtin_popcount(m);
+    if (!w->active || w->fragment_count)
+        w->event |= EVENT_PICK;
+}
+
+void step_trap(struct warp *w, const struct insn *in, uint32_t m) {
+    (void)in, (void)m;
+    run_fault(w, CUDA_ERROR_LAUNCH_FAILED);
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void step_clock(struct warp *w, const struct insn *in, uint32_t m) {
+    uint64_t now = now_ns(); /* a clock of 1 GHz */
+    if (in->mode == CLOCK_TICKS)
+        EACH(m, REG(uint32_t, in->d)[l] = (uint32_t)now);
+    else
+        EACH(m, REG(uint64_t, in->d)[l] = now);
+}
+
+/* Runs the warp until it ends, waits or has had its turn. True: it can go on later without anybody's doing. */
+static bool run_warp(struct warp *w) {
+    const struct insn *code = w->run->code->insns;
+    if (!w->active && !pick(w, false))
+        return false;
+    for (;;) {
+        if (w->pc == w->stop)
+            pick(w, false);
+        const struct insn *in = &code[w->pc++];
+        uint32_t mask = w->active;
+        if (in->guard) {
+            uint32_t predicate = PRED(in->guard);
+            mask &= in->guard_not ? ~predicate : predicate;
+            if (!mask)
+                continue;
+        }
+        in->run(w, in, mask);
+        if (__builtin_expect(w->event == 0, 1))
+            continue;
+        uint32_t event = w->event;
+        w->event = 0;
+        if (event & EVENT_FAULT)
+            return false;
+        if (event & EVENT_YIELD) {
+            if (now_ns() > w->run->deadline_ns)
+                run_fault(w, CUDA_ERROR_LAUNCH_TIMEOUT);
+            return pick(w, true) && w->run->fault == CUDA_SUCCESS;
+        }
+        if (!pick(w, false))
+            return false;
+    }
+}
+
+static void begin_warp(struct run *run, struct warp *w, uint32_t index, uint32_t threads) {
+    uint32_t left = threads - index * LANES;
+    w->run = run;
+    w->index = index;
+    w->born = w->active = left >= LANES ? ALL_LANES : (1u << left) - 1;
+    w->exited = w->event = w->fragment_count = w->pc = 0;
+    w->stop = UINT32_MAX;
+    w->forced = false;
+    w->file = NULL;
+}
+
+/* Runs the block's warps in turn until all have ended. */
+static void run_block(struct run *run, struct ptx_scratch *scratch, uint32_t threads, const uint32_t *block) {
+    uint32_t warps = (threads + LANES - 1) / LANES, ended = 0;
+    run->live = threads;
+    memset(run->barriers, 0, sizeof run->barriers);
+    for (uint32_t i = 0; i < warps; i++)
+        begin_warp(run, &scratch->warps[i], i, threads);
+    while (ended < warps) {
+        bool moved = false;
+        for (uint32_t i = 0; i < warps && run->fault == CUDA_SUCCESS; i++) {
+            struct warp *w = &scratch->warps[i];
+            if (w->exited == w->born)
+                continue;
+            if (!w->file && !scratch_take(scratch, run, w, block)) {
+                run->fault = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+                break;
+            }
+            if (!w->active && !furthest_behind(w, FRAGMENT_READY) && !furthest_behind(w, FRAGMENT_GATHERS))
+                continue;
+            moved = true;
+            run_warp(w);
+            if (w->exited == w->born) {
+                ended++;
+                scratch_give(scratch, w);
+            }
+        }
+        if (run->fault == CUDA_SUCCESS)
+            moved = barrier_release(run, scratch->warps, warps) || moved;
+        if (!moved && run->fault == CUDA_SUCCESS)
+            run->fault = CUDA_ERROR_LAUNCH_TIMEOUT; /* threads wait for one another at barriers, for ever */
+        if (run->fault != CUDA_SUCCESS) {
+            for (uint32_t i = 0; i < warps; i++)
+                if (scratch->warps[i].file)
+                    scratch_give(scratch, &scratch->warps[i]);
+            return;
+        }
+    }
+}
+
+CUresult ptx_run(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct ptx_scratch *scratch) {
+    uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
+    struct run run = {
+        .code = kernel->code,
+        .launch = launch,
+        .kernel = kernel,
+        .parameters = launch->parameters,
+        .parameter_bytes = kernel->parameter_bytes,
+        .shared_bytes = kernel->shared_bytes + (uint64_t)launch->dynamic_shared_bytes,
+        .local_bytes = kernel->local_bytes,
+        .deadline_ns = now_ns() + launch->timeout_ns,
+        .fuel = FUEL,
+        .fault = CUDA_SUCCESS,
+    };
+    if (!scratch_prepare(scratch, &run, (threads + LANES - 1) / LANES))
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    uint32_t at[3];
+    uint64_t blocks = 0;
+    for (at[2] = 0; at[2] < launch->grid[2]; at[2]++)
+        for (at[1] = 0; at[1] < launch->grid[1]; at[1]++)
+            for (at[0] = 0; at[0] < launch->grid[0]; at[0]++) {
+                run_block(&run, scratch, threads, at);
+                if (run.fault != CUDA_SUCCESS)
+                    return run.fault;
+                if ((++blocks & 1023) == 0 && now_ns() > run.deadline_ns)
+                    return CUDA_ERROR_LAUNCH_TIMEOUT;
+            }
+    return CUDA_SUCCESS;
+}

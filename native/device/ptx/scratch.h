@@ -1,0 +1,34 @@
+/* Memory of a launch that the next launch of the context uses again: warps, register files, shared and local memory. */
+#ifndef GPUTAX_PTX_SCRATCH_H
+#define GPUTAX_PTX_SCRATCH_H
+
+#include "device/ptx/inner.h"
+
+/* The registers of one warp. A warp that runs to its end without waiting gives its file to the next one, still warm. */
+struct register_file {
+    struct register_file *next;
+    char *registers;
+    const struct ptx_code *code; /* whose constants are in it */
+    uint64_t launch;             /* for which launch, warp and block its special registers are filled */
+    uint32_t warp;
+    uint32_t block[3];
+};
+
+struct ptx_scratch {
+    struct warp *warps;
+    uint32_t warp_count;
+    struct register_file *files; /* not in use */
+    uint32_t file_bytes;         /* size of the registers of each */
+    char *shared, *local;
+    size_t shared_bytes, local_bytes;
+    struct access_cache *caches;
+    uint32_t cache_count;
+    uint64_t launch;
+};
+
+bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warps);
+bool scratch_take(struct ptx_scratch *scratch, struct run *run, struct warp *w, const uint32_t *block);
+void scratch_give(struct ptx_scratch *scratch, struct warp *w);
+bool barrier_release(struct run *run, struct warp *warps, uint32_t count);
+
+#endif

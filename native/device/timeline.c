@@ -1,0 +1,131 @@
+/* One timeline for all contexts of the process, as tenants share one GPU; and exact waiting for a moment on it. */
+#include "device/timeline.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+/* A sleeping thread wakes late: 20 to 25 us to wake a halted virtual CPU (measured), and some for the timer. */
+enum { WAKE_NS = 80000 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t last_end_ns;
+static double kernel_ns;
+static double copy_ns_per_byte;
+
+/* A positive number from the environment; 0 if unset. False for anything else. */
+static bool read_setting(const char *name, double *value) {
+    const char *text = getenv(name);
+    *value = 0;
+    if (!text || !*text)
+        return true;
+    char *rest;
+    errno = 0;
+    *value = strtod(text, &rest);
+    if (errno || *rest || !isfinite(*value) || *value <= 0 || *value > 1e9) {
+        fprintf(stderr, "gputax software device: %s=%s is not a positive number\n", name, text);
+        return false;
+    }
+    return true;
+}
+
+bool timeline_open(char *suffix, size_t capacity) {
+    double kernel_us, copy_gbps;
+    if (!read_setting("GPUTAX_SOFT_KERNEL_US", &kernel_us) || !read_setting("GPUTAX_SOFT_COPY_GBPS", &copy_gbps))
+        return false;
+    kernel_ns = kernel_us * 1e3;
+    copy_ns_per_byte = copy_gbps > 0 ? 1 / copy_gbps : 0;
+    suffix[0] = '\0';
+    if (kernel_us > 0 && copy_gbps > 0)
+        snprintf(suffix, capacity, " [kernel %g us, copies %g GB/s]", kernel_us, copy_gbps);
+    else if (kernel_us > 0)
+        snprintf(suffix, capacity, " [kernel %g us]", kernel_us);
+    else if (copy_gbps > 0)
+        snprintf(suffix, capacity, " [copies %g GB/s]", copy_gbps);
+    return true;
+}
+
+uint64_t timeline_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static struct timeline_work begin(double ns) {
+    struct timeline_work work = {0};
+    if (kernel_ns <= 0 && copy_ns_per_byte <= 0)
+        return work;
+    uint64_t now = timeline_now();
+    pthread_mutex_lock(&lock);
+    uint64_t start = now > last_end_ns ? now : last_end_ns;
+    work.end_ns = last_end_ns = start + (uint64_t)(ns + 0.5);
+    pthread_mutex_unlock(&lock);
+    return work;
+}
+
+struct timeline_work timeline_begin_kernel(void) {
+    return begin(kernel_ns);
+}
+
+struct timeline_work timeline_begin_copy(size_t bytes) {
+    return begin((double)bytes * copy_ns_per_byte);
+}
+
+struct timeline_work timeline_begin_other(void) {
+    return begin(0);
+}
+
+uint64_t timeline_end(struct timeline_work work) {
+    uint64_t now = timeline_now();
+    if (work.end_ns >= now)
+        return work.end_ns;
+    if (work.end_ns) {
+        pthread_mutex_lock(&lock);
+        if (last_end_ns < now)
+            last_end_ns = now;
+        pthread_mutex_unlock(&lock);
+    }
+    return now;
+}
+
+static void sleep_until(uint64_t until_ns) {
+    static _Thread_local bool exact;
+    if (!exact) {
+        prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0); /* the default lets timers run 50 us late */
+        exact = true;
+    }
+    struct timespec at = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+        continue;
+}
+
+static void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void timeline_wait(uint64_t until_ns, enum timeline_wait how) {
+    uint64_t now = timeline_now();
+    if (now >= until_ns)
+        return;
+    if (how == WAIT_SLEEP) {
+        sleep_until(until_ns);
+        return;
+    }
+    if (until_ns - now > 2 * WAKE_NS)
+        sleep_until(until_ns - WAKE_NS);
+    while (timeline_now() < until_ns) {
+        if (how == WAIT_YIELD)
+            sched_yield();
+        else
+            relax();
+    }
+}
