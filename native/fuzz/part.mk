@@ -1,0 +1,48 @@
+# Fuzz targets. `make -C native fuzz` builds them with our own driver (gcc), `make -C native fuzz-libfuzzer` with clang's.
+#
+# To add a target: fuzz/NAME.c with LLVMFuzzerTestOneInput, seeds in fuzz/corpus/NAME/, and one line
+#   $(eval $(call fuzz_target,NAME,sources of the code under test))
+# The code under test is compiled apart from the normal build, with coverage, sanitizers and -DWIRE_FUZZ.
+FUZZ_SANITIZE ?= address,undefined
+FUZZ_CHECKS := -fsanitize=$(FUZZ_SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+FUZZ_OBJ := $(BUILD)/obj-fuzz
+FUZZ_CFLAGS = -g -O2 -std=c11 -D_GNU_SOURCE -DWIRE_FUZZ $(WARNINGS) -pthread $(FUZZ_CHECKS)
+FUZZ_DRIVER := fuzz/driver.c fuzz/coverage.c fuzz/mutate.c
+fuzz_objects = $(patsubst %.c,$(FUZZ_OBJ)/%.o,$(1))
+CLANG ?= clang
+
+.PHONY: fuzz fuzz-libfuzzer
+FUZZ :=
+FUZZ_LIBFUZZER :=
+
+# The driver watches, so it is not watched itself.
+$(call fuzz_objects,$(FUZZ_DRIVER)): FUZZ_WATCH :=
+FUZZ_WATCH = -fsanitize-coverage=trace-pc,trace-cmp
+
+$(FUZZ_OBJ)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(FUZZ_CFLAGS) $(FUZZ_WATCH) -MMD -MP -c -o $@ $<
+
+$(FUZZ_OBJ)/generated/%.o: $(BUILD)/generated/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(FUZZ_CFLAGS) $(FUZZ_WATCH) -MMD -MP -c -o $@ $<
+
+define fuzz_target
+FUZZ += $(BUILD)/fuzz/$(1)
+$(BUILD)/fuzz/$(1): $(call fuzz_objects,fuzz/$(1).c $(2) $(FUZZ_DRIVER))
+	@mkdir -p $$(@D)
+	$$(CC) -pthread $$(FUZZ_CHECKS) -o $$@ $$^
+FUZZ_LIBFUZZER += $(BUILD)/libfuzzer/$(1)
+$(BUILD)/libfuzzer/$(1): fuzz/$(1).c $(2)
+	@mkdir -p $$(@D)
+	@command -v $$(CLANG) >/dev/null || { echo "$$(CLANG) is not installed; \`make fuzz\` needs gcc only" >&2; exit 3; }
+	$$(CLANG) $$(CPPFLAGS) $$(FUZZ_CFLAGS) -fsanitize=fuzzer -o $$@ $$^
+endef
+
+$(eval $(call fuzz_target,ring,wire/shm.c wire/wait.c))
+$(eval $(call fuzz_target,socket,wire/handshake.c wire/transports.c wire/shm.c wire/shm_region.c wire/wait.c wire/unix_socket.c))
+
+fuzz: $(FUZZ)
+fuzz-libfuzzer: $(FUZZ_LIBFUZZER)
+
+-include $(shell find $(FUZZ_OBJ) -name '*.d' 2>/dev/null)

@@ -1,0 +1,172 @@
+/* Tests of what decides about spinning: the habit of each wait, and the node's budget. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "wire/spin_budget.h"
+#include "wire/wait.h"
+
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            exit(1); \
+        } \
+    } while (0)
+
+enum { US = 1000, LIMIT = 500 * US };
+
+static struct wait_habit after(const uint64_t *waits_us, size_t count, int repeats)
+{
+    struct wait_habit habit = {0};
+    for (int r = 0; r < repeats; r++) {
+        for (size_t i = 0; i < count; i++) {
+            struct wait_plan plan = wait_choose(&habit, LIMIT);
+            bool spun = plan.spin_ns > 0 && waits_us[i] * US <= plan.nap_ns + plan.spin_ns;
+            /* A sleeper is late by its wake-up. */
+            wait_learn(&habit, waits_us[i] * US + (spun ? 0 : 50 * US), LIMIT, spun);
+        }
+    }
+    return habit;
+}
+
+static void spins_for_short_waits(void)
+{
+    const uint64_t kernel[] = {125};
+    struct wait_habit habit = after(kernel, 1, 50);
+    struct wait_plan plan = wait_choose(&habit, LIMIT);
+    CHECK(plan.nap_ns == 0 && plan.spin_ns == LIMIT);
+    struct wait_habit fresh = {0};
+    plan = wait_choose(&fresh, LIMIT);
+    CHECK(plan.nap_ns == 0 && plan.spin_ns == LIMIT);
+    plan = wait_choose(&fresh, 0);
+    CHECK(plan.nap_ns == 0 && plan.spin_ns == 0);
+}
+
+static void a_long_pause_is_no_habit(void)
+{
+    const uint64_t talk[] = {1, 2, 130, 1, 3, 120, 2, 1, 140, 100000}; /* a program that pauses between its operations */
+    struct wait_habit habit = after(talk, 10, 20);
+    CHECK(wait_choose(&habit, LIMIT).spin_ns == LIMIT);
+}
+
+static void sleeps_for_long_waits_but_probes(void)
+{
+    const uint64_t uneven[] = {4000, 9000, 2000, 30000};
+    struct wait_habit habit = after(uneven, 4, 50);
+    habit.since_probe = 0;
+    int spins = 0;
+    for (int i = 0; i < 4 * WAIT_PROBE_EVERY; i++)
+        spins += wait_choose(&habit, LIMIT).spin_ns > 0;
+    CHECK(spins == 4);
+    wait_learn(&habit, 100 * US, LIMIT, true); /* a probe that found a short wait is believed */
+    CHECK(wait_choose(&habit, LIMIT).spin_ns == LIMIT);
+}
+
+static void naps_through_most_of_a_steady_wait(void)
+{
+    const uint64_t steady[] = {2000, 2010, 1990};
+    struct wait_habit habit = after(steady, 3, 100);
+    habit.since_probe = 0;
+    struct wait_plan plan = wait_choose(&habit, LIMIT);
+    CHECK(plan.nap_ns > 1500 * US && plan.nap_ns < 1990 * US && plan.spin_ns == LIMIT);
+    CHECK(wait_choose(&habit, 100 * US).nap_ns == 0); /* a short spin could not cover the nap's error */
+}
+
+static void budget(void)
+{
+    struct spin_facts facts = {.milli_cores = 2000, .active_tenants = 1};
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
+    facts.active_tenants = 2;
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
+    CHECK(spin_budget(SPIN_ALWAYS, &facts) == SPIN_LIMIT_MOST_US);
+    CHECK(spin_budget(SPIN_NEVER, &facts) == 0);
+    facts = (struct spin_facts){.milli_cores = 8000, .active_tenants = 4};
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
+    facts.foreign_milli = 400; /* noise */
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
+    facts.foreign_milli = 2000;
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
+    facts = (struct spin_facts){.milli_cores = 500, .active_tenants = 1}; /* half a core by quota: spinning would eat it */
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
+    facts = (struct spin_facts){.milli_cores = 1000, .active_tenants = 0};
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
+    facts = (struct spin_facts){.milli_cores = 1000, .foreign_milli = UINT32_MAX, .active_tenants = UINT32_MAX};
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
+    CHECK(strcmp(spin_policy_name(SPIN_ADAPTIVE), "adaptive") == 0 && strcmp(spin_policy_name(SPIN_ALWAYS), "spin") == 0 &&
+          strcmp(spin_policy_name(SPIN_NEVER), "sleep") == 0);
+}
+
+static void write_file(const char *root, const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static void make_folder(const char *root, const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    CHECK(mkdir(path, 0700) == 0);
+}
+
+static void quotas(void)
+{
+    char root[] = "/tmp/wait-policy-XXXXXX";
+    CHECK(mkdtemp(root) != NULL);
+    make_folder(root, "pods");
+    make_folder(root, "pods/a");
+    make_folder(root, "cpu,cpuacct");
+    make_folder(root, "cpu,cpuacct/b");
+    write_file(root, "pods/cpu.max", "150000 100000\n");
+    write_file(root, "pods/a/cpu.max", "max 100000\n");
+    write_file(root, "cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
+    write_file(root, "cpu,cpuacct/b/cpu.cfs_quota_us", "50000\n");
+    write_file(root, "cpu,cpuacct/b/cpu.cfs_period_us", "100000\n");
+    CHECK(spin_quota_milli(root, "0::/pods/a\n") == 1500);
+    CHECK(spin_quota_milli(root, "0::/\n") == UINT32_MAX);
+    CHECK(spin_quota_milli(root, "0::/pods/none\n") == 1500);
+    CHECK(spin_quota_milli(root, "4:memory:/b\n3:cpu,cpuacct:/b\n0::/pods/a\n") == 500);
+    CHECK(spin_quota_milli(root, "3:cpuset:/b\n") == UINT32_MAX);
+    CHECK(spin_quota_milli(root, "nonsense\n\n::\n") == UINT32_MAX);
+    static const char *const files[] = {"pods/cpu.max", "pods/a/cpu.max", "cpu,cpuacct/cpu.cfs_quota_us",
+                                        "cpu,cpuacct/b/cpu.cfs_quota_us", "cpu,cpuacct/b/cpu.cfs_period_us", "pods/a", "pods",
+                                        "cpu,cpuacct/b", "cpu,cpuacct", ""};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", root, files[i]);
+        CHECK(remove(path) == 0);
+    }
+}
+
+static void readings(void)
+{
+    uint32_t cores = spin_usable_milli_cores();
+    CHECK(cores >= 1 && cores <= 1000u * (uint32_t)sysconf(_SC_NPROCESSORS_CONF));
+    struct spin_load load;
+    pid_t ours[] = {getppid(), getpid()};
+    CHECK(spin_read_load(ours, 2, &load) == 0 && load.busy_ms > 0 && load.clock_ms > 0);
+    struct spin_load before = {.busy_ms = 1000, .own_ms = 500, .clock_ms = 100};
+    struct spin_load later = {.busy_ms = 2500, .own_ms = 1000, .clock_ms = 1100};
+    CHECK(spin_foreign_milli(&before, &later) == 1000);
+    later.own_ms = 400; /* a tenant ended and took its time with it */
+    CHECK(spin_foreign_milli(&before, &later) == 0);
+    CHECK(spin_foreign_milli(&before, &before) == 0);
+}
+
+int main(void)
+{
+    spins_for_short_waits();
+    a_long_pause_is_no_habit();
+    sleeps_for_long_waits_but_probes();
+    naps_through_most_of_a_steady_wait();
+    budget();
+    quotas();
+    readings();
+    printf("ok\n");
+    return 0;
+}

@@ -1,0 +1,64 @@
+/* The conformance suite that every transport must pass: `wire_conformance [TRANSPORT [PART OF A CASE'S NAME]]`.
+ *
+ * Each case runs in a process of its own with an alarm, so that a crash or a hang is one failed case. One line per case,
+ * "ok" or "not ok"; the exit code is 1 when any case failed.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "wire_cases.h"
+
+enum { CASE_SECONDS = 120 };
+
+static const char *const transports[] = {"shm", "unix-socket"};
+
+static bool passes(const struct wire_case *test, const char *transport)
+{
+    fflush(stdout);
+    int64_t start = now_ms();
+    pid_t child = fork();
+    if (child == 0) {
+        setpgid(0, 0);
+        alarm(CASE_SECONDS);
+        test->run(transport);
+        exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    kill(-child, SIGKILL); /* the other ends that a failed case left behind */
+    long long took = (long long)(now_ms() - start);
+    if (status == 0)
+        printf("ok %s: %s (%lld ms)\n", transport, test->name, took);
+    else if (WIFSIGNALED(status))
+        printf("not ok %s: %s: %s after %lld ms\n", transport, test->name,
+               WTERMSIG(status) == SIGALRM ? "hangs" : strsignal(WTERMSIG(status)), took);
+    else
+        printf("not ok %s: %s: exit code %d\n", transport, test->name, WEXITSTATUS(status));
+    return status == 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct wire_case *const suites[] = {traffic_cases, end_cases, hostile_cases, handshake_cases};
+    int run = 0;
+    int failed = 0;
+    for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++) {
+        if (argc > 1 && strcmp(argv[1], transports[t]) != 0)
+            continue;
+        for (size_t s = 0; s < sizeof suites / sizeof suites[0]; s++) {
+            for (const struct wire_case *test = suites[s]; test->name != NULL; test++) {
+                if ((test->only != NULL && strcmp(test->only, transports[t]) != 0) ||
+                    (argc > 2 && strstr(test->name, argv[2]) == NULL))
+                    continue;
+                run++;
+                failed += !passes(test, transports[t]);
+            }
+        }
+    }
+    printf("%d cases, %d failed\n", run, failed);
+    return run == 0 || failed > 0;
+}

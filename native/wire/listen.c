@@ -1,0 +1,114 @@
+/* The server's socket: created with exact permissions, never in place of a living server's, and its connections. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "handshake.h"
+
+enum { WAITING_CONNECTIONS = 128 };
+
+/* Whether `path` is free or was freed; a socket that refuses connections is left over from a dead server. */
+static bool make_way(const char *path, const struct sockaddr_un *address, char *why, size_t why_size)
+{
+    struct stat facts;
+    if (lstat(path, &facts) != 0) {
+        if (errno == ENOENT)
+            return true;
+        snprintf(why, why_size, "%s: %s", path, strerror(errno));
+        return false;
+    }
+    if (!S_ISSOCK(facts.st_mode)) {
+        snprintf(why, why_size, "%s exists and is no socket; remove it or choose another path", path);
+        return false;
+    }
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int answer = probe < 0 ? -1 : connect(probe, (const struct sockaddr *)address, sizeof *address);
+    int error = answer == 0 ? 0 : errno;
+    if (probe >= 0)
+        close(probe);
+    if (error != ECONNREFUSED) {
+        snprintf(why, why_size, "%s: %s", path, error == 0 || error == EAGAIN ? "another server serves it" : strerror(error));
+        return false;
+    }
+    if (unlink(path) != 0) {
+        snprintf(why, why_size, "%s is left over from a dead server and cannot be removed: %s", path, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+/* Two servers that start at once must not both find the path free: they take turns by a lock on its folder. */
+static int lock_folder(const char *path)
+{
+    char copy[sizeof(struct sockaddr_un)];
+    snprintf(copy, sizeof copy, "%s", path);
+    int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0 && flock(folder, LOCK_EX) != 0) {
+        close(folder);
+        return -1;
+    }
+    return folder;
+}
+
+int wire_listen(const char *path, mode_t mode, char *why, size_t why_size)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (*path == 0 || strlen(path) >= sizeof address.sun_path) {
+        snprintf(why, why_size, "'%s': a socket's path has 1 to %zu bytes", path, sizeof address.sun_path - 1);
+        return -1;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    int folder = lock_folder(path);
+    if (folder < 0) {
+        snprintf(why, why_size, "%s: its folder: %s", path, strerror(errno));
+        return -1;
+    }
+    int listener = -1;
+    if (make_way(path, &address, why, why_size)) {
+        listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        /* Until listen nobody can connect, so the time before chmod gives nothing away, whatever the umask. */
+        if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || chmod(path, mode) != 0 ||
+            listen(listener, WAITING_CONNECTIONS) != 0) {
+            snprintf(why, why_size, "%s: %s", path, strerror(errno));
+            if (listener >= 0)
+                close(listener);
+            listener = -1;
+        }
+    }
+    close(folder);
+    return listener;
+}
+
+void wire_unlisten(int listener, const char *path)
+{
+    struct stat facts;
+    if (lstat(path, &facts) == 0 && S_ISSOCK(facts.st_mode))
+        unlink(path);
+    close(listener);
+}
+
+int wire_accept_socket(int listener, struct wire_peer *peer)
+{
+    int descriptor = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (descriptor < 0) {
+        if (errno == ECONNABORTED || errno == EINTR)
+            errno = EAGAIN;
+        return -1;
+    }
+    struct ucred who;
+    socklen_t size = sizeof who;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) {
+        close(descriptor);
+        errno = EAGAIN;
+        return -1;
+    }
+    *peer = (struct wire_peer){who.pid, who.uid, who.gid};
+    return descriptor;
+}

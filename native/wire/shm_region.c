@@ -1,0 +1,86 @@
+/* Makes and maps the shared region of the shared-memory transport: a memfd that nobody can resize. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm.h"
+#include "transports.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+/* A region that could shrink would be a way to kill the other end by SIGBUS. */
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+static struct wire *failed(const char *what, char *why, size_t why_size)
+{
+    snprintf(why, why_size, "shared memory: %s: %s", what, strerror(errno));
+    return NULL;
+}
+
+static struct shm_region *map(int descriptor)
+{
+    /* All 16 MiB at once, so that no page fault comes in the midst of a copy. */
+    void *at = mmap(NULL, sizeof(struct shm_region), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static struct wire *end_over(int descriptor, enum shm_end end, int socket, uint32_t spin_us, char *why, size_t why_size)
+{
+    struct shm_region *region = map(descriptor);
+    if (region == NULL)
+        return failed("mmap", why, why_size);
+    struct wire *wire = shm_wire(region, end, socket, spin_us, 1);
+    if (wire == NULL) {
+        munmap(region, sizeof *region);
+        errno = ENOMEM;
+        return failed("allocation", why, why_size);
+    }
+    return wire;
+}
+
+static struct wire *serve(int socket, uint32_t spin_us, int *passed, char *why, size_t why_size)
+{
+    int descriptor = memfd_create("gputax-wire", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (descriptor < 0 && errno == EINVAL) /* Linux before 6.3 */
+        descriptor = memfd_create("gputax-wire", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (descriptor < 0)
+        return failed("memfd_create", why, why_size);
+    struct wire *wire = NULL;
+    if (ftruncate(descriptor, sizeof(struct shm_region)) != 0)
+        failed("ftruncate", why, why_size);
+    else if (fcntl(descriptor, F_ADD_SEALS, SEALS) != 0)
+        failed("sealing", why, why_size);
+    else
+        wire = end_over(descriptor, SHM_SERVER, socket, spin_us, why, why_size);
+    if (wire == NULL)
+        close(descriptor);
+    else
+        *passed = descriptor;
+    return wire;
+}
+
+static struct wire *join(int socket, int passed, char *why, size_t why_size)
+{
+    struct stat facts;
+    if (passed < 0) {
+        snprintf(why, why_size, "shared memory: the proxy's welcome came without the region");
+        return NULL;
+    }
+    if (fstat(passed, &facts) != 0)
+        return failed("fstat", why, why_size);
+    int seals = fcntl(passed, F_GET_SEALS);
+    if (facts.st_size != (off_t)sizeof(struct shm_region) || seals < 0 || (seals & SEALS) != SEALS) {
+        snprintf(why, why_size, "shared memory: the proxy's region has %lld bytes and seals %#x, not %zu and %#x",
+                 (long long)facts.st_size, (unsigned)seals, sizeof(struct shm_region), (unsigned)SEALS);
+        return NULL;
+    }
+    return end_over(passed, SHM_CLIENT, socket, 0, why, why_size);
+}
+
+const struct transport shm_transport = {"shm", serve, join};

@@ -1,0 +1,46 @@
+/* How long a tenant's two ends may spin, from the cores that are free for it: a pure rule, and the facts that it needs. */
+#ifndef GPUTAX_WIRE_SPIN_BUDGET_H
+#define GPUTAX_WIRE_SPIN_BUDGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    SPIN_LIMIT_MOST_US = 500, /* longest spin; a wait that is longer than this loses little by a wake-up of 50 us */
+    SPIN_LIMIT_SHORT_US = 5,  /* above the budget: enough for an answer that is on its way, too short to do harm */
+    SPINNERS_PER_TENANT = 2,  /* the client's thread and the proxy's worker */
+};
+
+enum spin_policy { SPIN_ADAPTIVE, SPIN_ALWAYS, SPIN_NEVER };
+
+struct spin_facts {
+    uint32_t milli_cores;    /* what this process may use, in 1/1000 core: see spin_usable_milli_cores */
+    uint32_t foreign_milli;  /* what others keep busy of it, in 1/1000 core: see spin_foreign_milli; 0 if not known */
+    uint32_t active_tenants; /* tenants with calls in the last moments */
+};
+
+/* The limit for each active tenant in us. */
+uint32_t spin_budget(enum spin_policy policy, const struct spin_facts *facts);
+
+/* "adaptive", "spin" or "sleep": the policy's name in results. */
+const char *spin_policy_name(enum spin_policy policy);
+
+/* Cores that this process may use, in 1/1000 core: the smaller of its affinity mask and its control groups' quotas. */
+uint32_t spin_usable_milli_cores(void);
+
+/* The tightest quota on the way from a control group to the root, in 1/1000 core, UINT32_MAX for none. `groups` is the
+ * text of /proc/self/cgroup, `root` the directory where control groups are mounted; both versions are understood. */
+uint32_t spin_quota_milli(const char *root, const char *groups);
+
+/* Readings of busy time; two of them, some 100 ms apart or more, tell how many cores others keep busy. */
+struct spin_load {
+    uint64_t busy_ms;  /* of all cores */
+    uint64_t own_ms;   /* of this process and of the processes in `ours` */
+    uint64_t clock_ms;
+};
+/* `ours`: the tenants' processes, whose spinning must not count as foreign load. 0, or -1 when /proc cannot be read. */
+int spin_read_load(const pid_t *ours, size_t count, struct spin_load *load);
+uint32_t spin_foreign_milli(const struct spin_load *before, const struct spin_load *after);
+
+#endif

@@ -1,0 +1,82 @@
+"""The transports: one conformance suite for each, plain and with sanitizers; waiting; a short fuzz of all they read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+NATIVE = Path(__file__).parents[3] / "native"
+SANITIZERS = ("", "address,undefined", "thread")
+TRANSPORTS = ("shm", "unix-socket")
+FUZZED = ("ring", "socket")
+
+
+def make(*arguments: str) -> None:
+    for tool in ("make", "gcc"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    done = subprocess.run(["make", "-C", str(NATIVE), "-j2", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"make {' '.join(arguments)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+
+def run(program: Path, *arguments: str, timeout: float = 300) -> str:
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=timeout, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session", params=SANITIZERS, ids=lambda name: name or "plain")
+def wire_programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The transports' test programs, built with one set of sanitizers."""
+    build = tmp_path_factory.mktemp("wire")
+    make(f"BUILD={build}", f"SANITIZE={request.param}", "wire-tests")
+    return build / "tests"
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_transport_conforms(wire_programs: Path, transport: str) -> None:
+    lines = run(wire_programs / "wire_conformance", transport).splitlines()
+    assert lines[-1].endswith("cases, 0 failed")
+    assert len(lines) > 20, "cases are missing"
+
+
+def test_no_wake_up_is_lost(wire_programs: Path) -> None:
+    seen = json.loads(run(wire_programs / "wait_stress", "2"))
+    assert seen["sleeps"] > 100
+    assert seen["wakes"] > 100
+
+
+def test_spinning_follows_habits_and_the_budget(wire_programs: Path) -> None:
+    assert run(wire_programs / "wait_policy") == "ok\n"
+
+
+def test_latency_is_printed_for_every_transport(native_build: Path) -> None:
+    seen = json.loads(
+        run(native_build / "tests" / "wire_latency", "--trips", "200", "--repeats", "3", "--bulk-mib", "2")
+    )
+    for transport in TRANSPORTS:
+        assert seen[transport]["round_trip_p50_us"] > 0
+        assert seen[transport]["to_server_gb_per_s"] > 0
+        assert seen[transport]["to_client_gb_per_s"] > 0
+
+
+@pytest.fixture(scope="session")
+def fuzzers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    build = tmp_path_factory.mktemp("fuzz")
+    make(f"BUILD={build}", *(f"{build}/fuzz/{target}" for target in FUZZED))
+    return build / "fuzz"
+
+
+@pytest.mark.parametrize("target", FUZZED)
+def test_a_short_fuzz_finds_nothing(fuzzers: Path, tmp_path: Path, target: str) -> None:
+    corpus = NATIVE / "fuzz" / "corpus" / target
+    words = ("--seconds", "5", "--corpus", str(corpus), "--crashes", str(tmp_path))
+    seen = json.loads(run(fuzzers / target, *words))
+    assert seen["target"] == target
+    assert seen["crashes"] == 0
+    assert seen["executions"] > 1000
+    assert seen["edges"] > 150, "the corpus no longer reaches the code"
