@@ -1,0 +1,31 @@
+/* The layout of a kernel's parameters, as the answer of cuModuleGetFunction carries it and as a launch packs them. */
+#ifndef GPUTAX_LAYOUT_H
+#define GPUTAX_LAYOUT_H
+
+#include <stdint.h>
+
+enum {
+    PARAMETERS_MOST = 256,
+    PARAMETER_BYTES_MOST = 4096, /* CUDA's limit for most devices */
+};
+
+struct parameter {
+    uint32_t offset;
+    uint32_t bytes;
+};
+
+/* The end of the last parameter, or UINT32_MAX if one does not fit. */
+static inline uint32_t layout_bytes(const struct parameter *parameters, uint32_t count)
+{
+    uint32_t end = 0;
+    for (uint32_t at = 0; at < count; at++) {
+        const struct parameter *one = &parameters[at];
+        if (one->offset > PARAMETER_BYTES_MOST || one->bytes > PARAMETER_BYTES_MOST - one->offset)
+            return UINT32_MAX;
+        if (one->offset + one->bytes > end)
+            end = one->offset + one->bytes;
+    }
+    return end;
+}
+
+#endif

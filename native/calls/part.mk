@@ -1,0 +1,10 @@
+# The table of calls and what both sides share with it.
+CALLS_GENERATED := $(addprefix $(BUILD)/generated/,calls.h call_names.c vgpu_stubs.c vgpu_procs.c backend_calls.h proxy_dispatch.c)
+CALLS_STAMP := $(BUILD)/generated/.made
+CALLS_OBJECTS := $(call objects,calls/ranges.c calls/image.c calls/json.c) $(BUILD)/obj/generated/call_names.o
+
+$(CALLS_STAMP): calls/calls.toml calls/generate.py calls/table.py calls/emit.py
+	@mkdir -p $(@D)
+	$(PYTHON) -B calls/generate.py $< $(@D)
+	@touch $@
+$(CALLS_GENERATED): $(CALLS_STAMP) ;

@@ -1,0 +1,9 @@
+# The GPU proxy; everything but its main program is also linked into the fuzz target of the calls.
+PROXY_OBJECTS := $(call objects,$(filter-out proxy/main.c,$(sort $(wildcard proxy/*.c)))) \
+    $(BUILD)/obj/generated/proxy_dispatch.o
+ALL += $(BUILD)/gputax-proxy
+
+$(PROXY_OBJECTS) $(call objects,proxy/main.c): $(CALLS_STAMP)
+
+$(BUILD)/gputax-proxy: $(call objects,proxy/main.c) $(PROXY_OBJECTS) $(CALLS_OBJECTS) $(WIRE_OBJECTS)
+	$(LINK) -o $@ $^ -ldl

@@ -1,0 +1,195 @@
+/* Tenants come, are served in a thread each, and go; and the wait policy follows how many of them are active. */
+#include "proxy/proxy.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ACTIVE_MS = 100 };
+
+void proxy_begin(struct proxy *proxy)
+{
+    pthread_mutex_init(&proxy->lock, NULL);
+    pthread_cond_init(&proxy->ended_one, NULL);
+    proxy->totals = calloc(1, sizeof *proxy->totals);
+    proxy->usable_milli = spin_usable_milli_cores();
+    proxy_govern(proxy);
+}
+
+const char *proxy_wait_policy(const struct proxy *proxy)
+{
+    return spin_policy_name(proxy->policy);
+}
+
+static void add_up(struct record *totals, const struct record *record)
+{
+    for (size_t call = 0; call < CALL_COUNT; call++)
+        totals->calls[call] += record->calls[call];
+    totals->errors += record->errors;
+    totals->refused += record->refused;
+    totals->bytes_in += record->bytes_in;
+    totals->bytes_out += record->bytes_out;
+    totals->cleared_bytes += record->cleared_bytes;
+    totals->cleared_ns += record->cleared_ns;
+    totals->throttled_ns += record->throttled_ns;
+}
+
+/* Takes the tenant out of the list; from here on nobody else knows it. */
+static void leave(struct tenant *tenant, const char *how)
+{
+    struct proxy *proxy = tenant->proxy;
+    pthread_mutex_lock(&proxy->lock);
+    struct tenant **at = &proxy->tenants;
+    while (*at != tenant)
+        at = &(*at)->next;
+    *at = tenant->next;
+    struct wire *wire = tenant->wire;
+    tenant->wire = NULL;
+    tenant->record->ended = how;
+    add_up(proxy->totals, tenant->record);
+    struct record **place = &proxy->ended[proxy->ended_count++ % ENDED_KEPT];
+    free(*place);
+    *place = tenant->record;
+    pthread_mutex_unlock(&proxy->lock);
+    if (wire != NULL)
+        wire->ops->close(wire);
+}
+
+static struct wire *handshake(struct tenant *tenant)
+{
+    struct proxy *proxy = tenant->proxy;
+    char why[256];
+    struct wire_offer offer = {
+        .tenant = tenant->record->id,
+        .quotas = {.memory_bytes = tenant->record->memory_limit_bytes,
+                   .streams = tenant->limits.streams,
+                   .modules = tenant->limits.modules,
+                   .launches_per_s = tenant->limits.launches_per_s},
+        .backend = proxy->backend.path,
+        .device = proxy->backend.name,
+        .calls = CALLS_FINGERPRINT,
+        .spin_us = proxy->spin_us,
+    };
+    struct wire *wire = wire_serve(tenant->socket, &offer, NULL, why, sizeof why);
+    if (wire == NULL)
+        fprintf(stderr, "gputax-proxy: tenant %llu (pid %ld): %s\n", (unsigned long long)tenant->record->id,
+                (long)tenant->record->peer.pid, why);
+    return wire;
+}
+
+static void *tenant_main(void *argument)
+{
+    struct tenant *tenant = argument;
+    struct proxy *proxy = tenant->proxy;
+    const char *how = "refused";
+    tenant_begin(tenant);
+    struct wire *wire = handshake(tenant);
+    if (wire != NULL) {
+        snprintf(tenant->record->transport, sizeof tenant->record->transport, "%s", wire->ops->name);
+        pthread_mutex_lock(&proxy->lock);
+        tenant->wire = wire;
+        pthread_mutex_unlock(&proxy->lock);
+        how = proxy_stopping(proxy) ? "proxy stopped" : tenant_serve(tenant);
+    }
+    tenant_end(tenant);
+    leave(tenant, how);
+    free(tenant);
+    pthread_mutex_lock(&proxy->lock);
+    proxy->tenants_count--;
+    pthread_cond_signal(&proxy->ended_one);
+    pthread_mutex_unlock(&proxy->lock);
+    return NULL;
+}
+
+void proxy_take(struct proxy *proxy, int socket, const struct wire_peer *peer)
+{
+    struct tenant *tenant = calloc(1, sizeof *tenant);
+    struct record *record = calloc(1, sizeof *record);
+    pthread_mutex_lock(&proxy->lock);
+    bool room = proxy->tenants_count < TENANTS_MOST && tenant != NULL && record != NULL;
+    if (room) {
+        proxy->tenants_count++;
+        record->id = ++proxy->tenants_seen;
+        record->peer = *peer;
+        *tenant = (struct tenant){.next = proxy->tenants, .proxy = proxy, .backend = &proxy->backend, .record = record,
+                                  .socket = socket, .limits = proxy->limits};
+        proxy->tenants = tenant;
+    }
+    pthread_mutex_unlock(&proxy->lock);
+    pthread_t thread;
+    if (room && pthread_create(&thread, NULL, tenant_main, tenant) == 0) {
+        pthread_detach(thread);
+        return;
+    }
+    wire_refuse(socket, "too many tenants");
+    if (room) {
+        leave(tenant, "refused");
+        pthread_mutex_lock(&proxy->lock);
+        proxy->tenants_count--;
+        pthread_mutex_unlock(&proxy->lock);
+    } else {
+        free(record);
+    }
+    free(tenant);
+}
+
+void proxy_stop(struct proxy *proxy, unsigned int milliseconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += milliseconds / 1000;
+    atomic_store(&proxy->stopping, true);
+    pthread_mutex_lock(&proxy->lock);
+    for (struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next)
+        if (tenant->wire != NULL)
+            wire_shutdown(tenant->wire);
+    int waited = 0;
+    while (proxy->tenants_count > 0 && waited == 0)
+        waited = pthread_cond_timedwait(&proxy->ended_one, &proxy->lock, &until);
+    pthread_mutex_unlock(&proxy->lock);
+}
+
+/* Cores that others keep busy, read twice a second: it is in ticks of 10 ms and costs a few file reads. */
+static void read_foreign(struct proxy *proxy)
+{
+    static struct spin_load before;
+    struct spin_load now;
+    uint64_t clock_ms = now_ns() / 1000000;
+    if (before.clock_ms != 0 && clock_ms - before.clock_ms < 500)
+        return;
+    pid_t ours[TENANTS_MOST];
+    size_t count = 0;
+    pthread_mutex_lock(&proxy->lock);
+    for (struct tenant *tenant = proxy->tenants; tenant != NULL && count < TENANTS_MOST; tenant = tenant->next)
+        ours[count++] = tenant->record->peer.pid;
+    pthread_mutex_unlock(&proxy->lock);
+    if (spin_read_load(ours, count, &now) != 0)
+        return;
+    if (before.clock_ms != 0)
+        proxy->foreign_milli = spin_foreign_milli(&before, &now);
+    before = now;
+}
+
+void proxy_govern(struct proxy *proxy)
+{
+    uint64_t now = now_ns();
+    uint32_t active = 0;
+    read_foreign(proxy);
+    pthread_mutex_lock(&proxy->lock);
+    for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
+        uint64_t last = atomic_load_explicit(&tenant->record->last_call_ns, memory_order_relaxed);
+        active += last != 0 && (last > now || now - last < ACTIVE_MS * 1000000ull);
+    }
+    struct spin_facts facts = {.milli_cores = proxy->usable_milli, .foreign_milli = proxy->foreign_milli, .active_tenants = active};
+    uint32_t spin_us = spin_budget(proxy->policy, &facts);
+    if (spin_us != proxy->spin_us)
+        for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next)
+            if (tenant->wire != NULL)
+                wire_set_spin(tenant->wire, spin_us);
+    proxy->spin_us = spin_us;
+    proxy->active_tenants = active;
+    proxy->context_flags = spin_us <= SPIN_LIMIT_SHORT_US ? CU_CTX_SCHED_BLOCKING_SYNC : CU_CTX_SCHED_AUTO;
+    pthread_mutex_unlock(&proxy->lock);
+}

@@ -1,0 +1,60 @@
+/* The proxy as a whole: its tenants, its limits, and the wait policy that it keeps for all of them. */
+#ifndef GPUTAX_PROXY_PROXY_H
+#define GPUTAX_PROXY_PROXY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "proxy/backend.h"
+#include "proxy/tenant.h"
+#include "wire/spin_budget.h"
+
+enum { ENDED_KEPT = 64, TENANTS_MOST = 128 };
+
+struct proxy {
+    struct backend backend;
+    struct limits limits;
+    enum spin_policy policy;
+    bool clears_memory; /* before it is handed out */
+    pthread_mutex_t lock; /* over the lists; held only for moments */
+    pthread_cond_t ended_one;
+    struct tenant *tenants; /* also those that are still in the handshake */
+    unsigned int tenants_count;
+    uint64_t tenants_seen;
+    struct record *ended[ENDED_KEPT]; /* a ring; ended_count counts on */
+    uint64_t ended_count;
+    struct record *totals; /* sums over ended tenants */
+    _Atomic bool stopping;
+    _Atomic unsigned int context_flags;
+    _Atomic uint32_t spin_us, active_tenants, foreign_milli, usable_milli;
+};
+
+void proxy_begin(struct proxy *proxy);
+
+/* Takes a connection: a thread of its own does the handshake and serves it. */
+void proxy_take(struct proxy *proxy, int socket, const struct wire_peer *peer);
+
+/* Ends all tenants and waits for them, at most this long. */
+void proxy_stop(struct proxy *proxy, unsigned int milliseconds);
+
+/* Decides anew how long everyone may spin; called every few ms by a thread of its own. */
+void proxy_govern(struct proxy *proxy);
+
+const char *proxy_wait_policy(const struct proxy *proxy);
+static inline unsigned int proxy_context_flags(const struct proxy *proxy)
+{
+    return atomic_load_explicit(&proxy->context_flags, memory_order_relaxed);
+}
+static inline bool proxy_stopping(const struct proxy *proxy)
+{
+    return atomic_load_explicit(&proxy->stopping, memory_order_relaxed);
+}
+
+/* Gives the images of a context's modules back to the memory quota (serve_modules.c). */
+void serve_end_modules(struct tenant *tenant, uint64_t context);
+
+/* The status socket: its thread never makes a tenant wait longer than it takes to copy the counters. */
+bool status_begin(struct proxy *proxy, int listener);
+
+#endif

@@ -1,0 +1,61 @@
+/* What the code that serves one call works with; the generated dispatch and the hand-written serve_*.c use it. */
+#ifndef GPUTAX_PROXY_SERVE_H
+#define GPUTAX_PROXY_SERVE_H
+
+#include "proxy/tenant.h"
+
+struct request {
+    struct tenant *tenant;
+    const struct wire_header *header;
+    const void *in; /* the fixed part, its size checked; a private copy */
+    const uint8_t *variable;
+    size_t variable_bytes;
+    uint64_t bulk_left; /* bulk bytes that came with the message and have not been taken */
+    void *out;          /* zeroed */
+    uint8_t *out_variable;
+    size_t out_variable_bytes; /* set by the call; an answer with an error carries these alone */
+    bool answered;             /* the call has sent its answer itself */
+    bool broken;               /* the connection is of no further use */
+};
+
+enum { ENTRY_CONTEXT = 1, ENTRY_ALWAYS = 2 };
+
+struct call_entry {
+    CUresult (*serve)(struct request *request);
+    uint32_t in_bytes;
+    uint32_t variable_most;
+    uint32_t out_bytes;
+    uint32_t flags;
+};
+
+extern const struct call_entry call_entries[CALL_COUNT];
+
+/* Serves one message: checks, call, answer. False when the connection is of no further use. Also the fuzzer's entrance. */
+bool serve_message(struct tenant *tenant, const struct wire_header *header, const void *body);
+
+/* Handles: find translates, room is asked before anything is created in the backend. */
+bool tenant_find(struct tenant *tenant, enum handle_kind kind, uint64_t id, void **real);
+bool tenant_room(struct tenant *tenant, enum handle_kind kind);
+uint64_t tenant_add(struct tenant *tenant, enum handle_kind kind, void *real);
+void tenant_remove(struct tenant *tenant, enum handle_kind kind, uint64_t id);
+
+/* Whether these bytes are the tenant's. */
+bool tenant_owns(struct tenant *tenant, uint64_t pointer, uint64_t bytes);
+
+/* Makes a context of the tenant current in this thread, with the wait policy in force. */
+CUresult tenant_use(struct tenant *tenant, uint64_t context);
+
+/* Takes from the tenant's memory quota; false if it does not fit. */
+bool tenant_charge(struct tenant *tenant, uint64_t bytes);
+void tenant_discharge(struct tenant *tenant, uint64_t bytes);
+
+/* Clears device memory of the current context and waits for it. */
+CUresult tenant_clear(struct tenant *tenant, CUdeviceptr pointer, size_t bytes);
+
+/* Ends a context: its memory cleared and freed, its handles gone. */
+CUresult tenant_end_context(struct tenant *tenant, uint64_t id);
+
+/* Sends the answer of a request (which must not be posted) with what was put into `out`. */
+bool request_answer(struct request *request, CUresult result, uint64_t bulk_bytes);
+
+#endif

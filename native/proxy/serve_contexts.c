@@ -1,0 +1,102 @@
+/* Contexts and the sizes that a tenant is shown: its quota is its device. */
+#include <stdlib.h>
+
+#include "proxy/proxy.h"
+#include "proxy/serve.h"
+
+CUresult serve_cuCtxCreate_v2(struct request *request);
+CUresult serve_cuCtxDestroy_v2(struct request *request);
+CUresult serve_cuDevicePrimaryCtxRetain(struct request *request);
+CUresult serve_cuDevicePrimaryCtxRelease_v2(struct request *request);
+CUresult serve_cuDevicePrimaryCtxReset_v2(struct request *request);
+CUresult serve_cuDeviceTotalMem_v2(struct request *request);
+CUresult serve_cuMemGetInfo_v2(struct request *request);
+
+/* How to wait is decided by the proxy, so the tenant's own flags are not passed on. */
+static CUresult create(struct tenant *tenant, uint64_t *id)
+{
+    const struct backend_calls *calls = &tenant->backend->calls;
+    unsigned int *flags = malloc(sizeof *flags);
+    if (flags == NULL || !tenant_room(tenant, HANDLE_CONTEXT)) {
+        free(flags);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *flags = proxy_context_flags(tenant->proxy);
+    CUcontext real = NULL;
+    CUresult result = calls->cuCtxCreate_v2 != NULL ? calls->cuCtxCreate_v2(&real, *flags, tenant->backend->device)
+                                                    : calls->cuCtxCreate_v4(&real, NULL, *flags, tenant->backend->device);
+    if (result != CUDA_SUCCESS) {
+        free(flags);
+        return result;
+    }
+    *id = tenant_add(tenant, HANDLE_CONTEXT, real);
+    handles_find(&tenant->handles, HANDLE_CONTEXT, *id)->extra = flags;
+    /* The backend pushed it on this thread's stack; set it instead, so that the stack does not grow. */
+    tenant->current = 0;
+    return tenant_use(tenant, *id);
+}
+
+CUresult serve_cuCtxCreate_v2(struct request *request)
+{
+    const struct cuCtxCreate_v2_in *in = request->in;
+    struct cuCtxCreate_v2_out *out = request->out;
+    return in->device != 0 ? CUDA_ERROR_INVALID_DEVICE : create(request->tenant, &out->created);
+}
+
+CUresult serve_cuCtxDestroy_v2(struct request *request)
+{
+    const struct cuCtxDestroy_v2_in *in = request->in;
+    return tenant_end_context(request->tenant, in->ended);
+}
+
+/* The backend's primary context would be one for all tenants, so each gets an ordinary one instead. */
+CUresult serve_cuDevicePrimaryCtxRetain(struct request *request)
+{
+    const struct cuDevicePrimaryCtxRetain_in *in = request->in;
+    struct cuDevicePrimaryCtxRetain_out *out = request->out;
+    struct tenant *tenant = request->tenant;
+    if (in->device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    CUresult result = tenant->primary == 0 ? create(tenant, &tenant->primary) : CUDA_SUCCESS;
+    out->primary = tenant->primary;
+    return result;
+}
+
+static CUresult end_primary(struct tenant *tenant, int32_t device)
+{
+    if (device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return tenant->primary != 0 ? tenant_end_context(tenant, tenant->primary) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult serve_cuDevicePrimaryCtxRelease_v2(struct request *request)
+{
+    const struct cuDevicePrimaryCtxRelease_v2_in *in = request->in;
+    return end_primary(request->tenant, in->device);
+}
+
+CUresult serve_cuDevicePrimaryCtxReset_v2(struct request *request)
+{
+    const struct cuDevicePrimaryCtxReset_v2_in *in = request->in;
+    return end_primary(request->tenant, in->device);
+}
+
+CUresult serve_cuDeviceTotalMem_v2(struct request *request)
+{
+    const struct cuDeviceTotalMem_v2_in *in = request->in;
+    struct cuDeviceTotalMem_v2_out *out = request->out;
+    out->bytes = request->tenant->record->memory_limit_bytes;
+    return in->device != 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult serve_cuMemGetInfo_v2(struct request *request)
+{
+    struct cuMemGetInfo_v2_out *out = request->out;
+    const struct record *record = request->tenant->record;
+    size_t available = 0, total = 0;
+    CUresult result = request->tenant->backend->calls.cuMemGetInfo_v2(&available, &total);
+    uint64_t left = record->memory_limit_bytes - record->memory_bytes;
+    out->total = record->memory_limit_bytes;
+    out->available = available < left ? available : left;
+    return result;
+}

@@ -1,0 +1,252 @@
+/* Modules, functions and launches. An image is copied out of shared memory before anyone reads it. */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "calls/image.h"
+#include "calls/layout.h"
+#include "proxy/proxy.h"
+#include "proxy/serve.h"
+
+CUresult serve_cuModuleLoadData(struct request *request);
+CUresult serve_cuModuleUnload(struct request *request);
+CUresult serve_cuModuleGetFunction(struct request *request);
+CUresult serve_cuModuleGetGlobal_v2(struct request *request);
+CUresult serve_cuLaunchKernel(struct request *request);
+
+enum { LOG_MOST = 4096 }; /* bytes of the compiler's complaints that travel back */
+
+struct module_facts {
+    uint64_t image_bytes;
+};
+
+struct function_facts {
+    uint32_t count;
+    uint32_t bytes;
+    struct parameter parameters[];
+};
+
+/* The image in private memory with a 0 behind it, or NULL. */
+static char *take_image(struct request *request, size_t bytes)
+{
+    struct wire *wire = request->tenant->wire;
+    char *image = malloc(bytes + 1);
+    for (size_t done = 0; image != NULL && done < bytes;) {
+        const void *at;
+        size_t granted;
+        if (wire->ops->bulk_peek(wire, bytes - done, &at, &granted) != WIRE_OK) {
+            request->broken = true;
+            free(image);
+            return NULL;
+        }
+        memcpy(image + done, at, granted);
+        done += granted;
+        request->bulk_left -= granted;
+        if (wire->ops->bulk_release(wire, granted) != WIRE_OK)
+            request->broken = true;
+    }
+    if (image != NULL)
+        image[bytes] = 0;
+    return image;
+}
+
+static CUresult load(struct request *request, const char *image, size_t bytes, uint64_t *id)
+{
+    struct tenant *tenant = request->tenant;
+    const struct backend_calls *calls = &tenant->backend->calls;
+    struct module_facts *facts = malloc(sizeof *facts);
+    if (facts == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUmodule module = NULL;
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    char *log = (char *)request->out_variable;
+    void *values[] = {log, (void *)(uintptr_t)LOG_MOST};
+    log[0] = 0;
+    CUresult result = calls->cuModuleLoadDataEx != NULL ? calls->cuModuleLoadDataEx(&module, image, 2, options, values)
+                                                        : calls->cuModuleLoadData(&module, image);
+    if (result != CUDA_SUCCESS) {
+        free(facts);
+        log[LOG_MOST - 1] = 0;
+        request->out_variable_bytes = log[0] != 0 ? strlen(log) + 1 : 0;
+        return result;
+    }
+    facts->image_bytes = bytes;
+    *id = tenant_add(tenant, HANDLE_MODULE, module);
+    handles_find(&tenant->handles, HANDLE_MODULE, *id)->extra = facts;
+    return CUDA_SUCCESS;
+}
+
+/* A module counts with the size of its image: what it takes on the device no call tells. */
+CUresult serve_cuModuleLoadData(struct request *request)
+{
+    const struct cuModuleLoadData_in *in = request->in;
+    struct cuModuleLoadData_out *out = request->out;
+    struct tenant *tenant = request->tenant;
+    if (tenant->backend->calls.cuModuleLoadData == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (in->image_bytes == 0 || in->image_bytes > IMAGE_MOST || request->bulk_left != in->image_bytes)
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (!tenant_room(tenant, HANDLE_MODULE) || !tenant_charge(tenant, in->image_bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    size_t bytes = in->image_bytes;
+    char *image = take_image(request, bytes);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (image != NULL) {
+        size_t own = image_bytes(image, bytes); /* headers that point behind the image would lead the backend there */
+        result = own == 0 || own > bytes ? CUDA_ERROR_INVALID_IMAGE : load(request, image, bytes, &out->module);
+    }
+    free(image);
+    if (result != CUDA_SUCCESS)
+        tenant_discharge(tenant, bytes);
+    return result;
+}
+
+CUresult serve_cuModuleUnload(struct request *request)
+{
+    const struct cuModuleUnload_in *in = request->in;
+    struct tenant *tenant = request->tenant;
+    const struct handle *handle = handles_find(&tenant->handles, HANDLE_MODULE, in->module);
+    if (tenant->backend->calls.cuModuleUnload == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (handle == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = tenant->backend->calls.cuModuleUnload(handle->real);
+    if (result == CUDA_SUCCESS) {
+        tenant_discharge(tenant, ((const struct module_facts *)handle->extra)->image_bytes);
+        ranges_drop(&tenant->memory, 0, in->module);
+        tenant_remove(tenant, HANDLE_MODULE, in->module);
+    }
+    return result;
+}
+
+void serve_end_modules(struct tenant *tenant, uint64_t context)
+{
+    for (uint32_t index = 0; index < tenant->handles.used; index++) {
+        const struct handle *handle = &tenant->handles.slots[index];
+        if (handle->kind == HANDLE_MODULE && handle->owner == context && handle->extra != NULL)
+            tenant_discharge(tenant, ((const struct module_facts *)handle->extra)->image_bytes);
+    }
+}
+
+/* Asks the backend where each parameter lies; it refuses the index behind the last one. */
+static CUresult ask_layout(const struct backend *backend, CUfunction function, struct parameter *parameters, uint32_t *count)
+{
+    if (backend->calls.cuFuncGetParamInfo == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    for (*count = 0; *count <= PARAMETERS_MOST; ++*count) {
+        size_t offset = 0, bytes = 0;
+        if (backend->calls.cuFuncGetParamInfo(function, *count, &offset, &bytes) != CUDA_SUCCESS)
+            return layout_bytes(parameters, *count) == UINT32_MAX ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+        if (*count == PARAMETERS_MOST || offset > PARAMETER_BYTES_MOST || bytes > PARAMETER_BYTES_MOST)
+            break;
+        parameters[*count] = (struct parameter){(uint32_t)offset, (uint32_t)bytes};
+    }
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static bool is_string(const struct request *request)
+{
+    return request->variable_bytes > 0 && request->variable[request->variable_bytes - 1] == 0;
+}
+
+CUresult serve_cuModuleGetFunction(struct request *request)
+{
+    const struct cuModuleGetFunction_in *in = request->in;
+    struct cuModuleGetFunction_out *out = request->out;
+    struct tenant *tenant = request->tenant;
+    void *module;
+    if (tenant->backend->calls.cuModuleGetFunction == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!is_string(request) || !tenant_find(tenant, HANDLE_MODULE, in->module, &module))
+        return is_string(request) ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    if (!tenant_room(tenant, HANDLE_FUNCTION))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUfunction real = NULL;
+    CUresult result = tenant->backend->calls.cuModuleGetFunction(&real, module, (const char *)request->variable);
+    struct parameter parameters[PARAMETERS_MOST];
+    uint32_t count = 0;
+    if (result == CUDA_SUCCESS)
+        result = ask_layout(tenant->backend, real, parameters, &count);
+    if (result != CUDA_SUCCESS)
+        return result;
+    size_t bytes = count * sizeof *parameters;
+    struct function_facts *facts = malloc(sizeof *facts + bytes);
+    if (facts == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *facts = (struct function_facts){.count = count, .bytes = layout_bytes(parameters, count)};
+    memcpy(facts->parameters, parameters, bytes);
+    out->function = handles_add(&tenant->handles, HANDLE_FUNCTION, real, in->module);
+    handles_find(&tenant->handles, HANDLE_FUNCTION, out->function)->extra = facts;
+    out->parameter_count = count;
+    memcpy(request->out_variable, parameters, bytes);
+    request->out_variable_bytes = bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult serve_cuModuleGetGlobal_v2(struct request *request)
+{
+    const struct cuModuleGetGlobal_v2_in *in = request->in;
+    struct cuModuleGetGlobal_v2_out *out = request->out;
+    struct tenant *tenant = request->tenant;
+    void *module;
+    if (tenant->backend->calls.cuModuleGetGlobal_v2 == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!is_string(request) || !tenant_find(tenant, HANDLE_MODULE, in->module, &module))
+        return is_string(request) ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    if (!ranges_room(&tenant->memory))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUdeviceptr pointer = 0;
+    size_t bytes = 0;
+    CUresult result = tenant->backend->calls.cuModuleGetGlobal_v2(&pointer, &bytes, module, (const char *)request->variable);
+    if (result != CUDA_SUCCESS)
+        return result;
+    ranges_add(&tenant->memory, (struct range){pointer, bytes, tenant->current, in->module});
+    out->pointer = pointer;
+    out->bytes = bytes;
+    return CUDA_SUCCESS;
+}
+
+/* Waits for the launch quota; false if the tenant died meanwhile, or the proxy ends. */
+static bool throttle(struct tenant *tenant)
+{
+    uint64_t begun = now_ns();
+    uint64_t wait = bucket_take(&tenant->launches, begun);
+    const uint64_t step = 100000000;
+    bool goes_on = true;
+    for (uint64_t until = begun + wait, now = begun; goes_on && now < until; now = now_ns()) {
+        uint64_t part = until - now < step ? until - now : step;
+        struct timespec pause = {.tv_sec = 0, .tv_nsec = (long)part};
+        struct pollfd death = {.fd = tenant->process, .events = POLLIN}; /* poll passes over a negative one */
+        goes_on = ppoll(&death, 1, &pause, NULL) == 0 && !proxy_stopping(tenant->proxy);
+    }
+    if (wait != 0)
+        atomic_fetch_add_explicit(&tenant->record->throttled_ns, now_ns() - begun, memory_order_relaxed);
+    return goes_on;
+}
+
+CUresult serve_cuLaunchKernel(struct request *request)
+{
+    const struct cuLaunchKernel_in *in = request->in;
+    struct tenant *tenant = request->tenant;
+    void *stream;
+    struct handle *handle = handles_find(&tenant->handles, HANDLE_FUNCTION, in->function);
+    if (tenant->backend->calls.cuLaunchKernel == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (handle == NULL || !tenant_find(tenant, HANDLE_STREAM, in->stream, &stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    const struct function_facts *facts = handle->extra;
+    if (request->variable_bytes != facts->bytes || in->parameter_bytes != facts->bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    _Alignas(16) uint8_t packed[PARAMETER_BYTES_MOST];
+    void *parameters[PARAMETERS_MOST];
+    memcpy(packed, request->variable, facts->bytes);
+    for (uint32_t at = 0; at < facts->count; at++)
+        parameters[at] = packed + facts->parameters[at].offset;
+    if (!throttle(tenant)) {
+        request->broken = true;
+        return CUDA_ERROR_LAUNCH_FAILED;
+    }
+    return tenant->backend->calls.cuLaunchKernel(handle->real, in->grid_x, in->grid_y, in->grid_z, in->block_x, in->block_y,
+                                                 in->block_z, in->shared_bytes, stream, parameters, NULL);
+}

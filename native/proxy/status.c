@@ -1,0 +1,226 @@
+/* The status socket: one JSON document per connection, or Prometheus text for those who speak HTTP. */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "calls/json.h"
+#include "proxy/proxy.h"
+
+enum {
+    REQUEST_MS = 50, /* a reader that wants HTTP has said so by then; who says nothing wants JSON */
+    READER_MS = 1000, /* a reader that takes nothing for so long is dropped */
+    KEPT_OPEN_MS = 2,
+};
+
+static void add_calls(struct json *json, const _Atomic uint64_t *calls)
+{
+    const char *comma = "";
+    json_add(json, "{");
+    for (size_t call = 0; call < CALL_COUNT; call++) {
+        if (calls[call] == 0)
+            continue;
+        json_add(json, "%s\"%s\": %llu", comma, call_names[call], (unsigned long long)calls[call]);
+        comma = ", ";
+    }
+    json_add(json, "}");
+}
+
+static void add_counters(struct json *json, const struct record *record)
+{
+    json_add(json,
+             "\"errors\": %llu, \"refused_messages\": %llu, \"bytes_in\": %llu, \"bytes_out\": %llu, \"cleared_bytes\": %llu, "
+             "\"cleared_s\": %.6f, \"throttled_s\": %.6f, \"calls\": ",
+             (unsigned long long)record->errors, (unsigned long long)record->refused, (unsigned long long)record->bytes_in,
+             (unsigned long long)record->bytes_out, (unsigned long long)record->cleared_bytes,
+             (double)record->cleared_ns / 1e9, (double)record->throttled_ns / 1e9);
+    add_calls(json, record->calls);
+}
+
+static void add_record(struct json *json, const struct record *record)
+{
+    json_add(json, "{\"id\": %llu, \"pid\": %ld, \"uid\": %lu, \"transport\": ", (unsigned long long)record->id,
+             (long)record->peer.pid, (unsigned long)record->peer.uid);
+    json_string(json, record->transport);
+    json_add(json, ", \"memory_bytes\": %llu, \"memory_limit_bytes\": %llu, ", (unsigned long long)record->memory_bytes,
+             (unsigned long long)record->memory_limit_bytes);
+    if (record->ended != NULL) {
+        json_add(json, "\"ended\": ");
+        json_string(json, record->ended);
+        json_add(json, ", ");
+    }
+    add_counters(json, record);
+    json_add(json, "}");
+}
+
+static void add_document(struct json *json, struct proxy *proxy)
+{
+    json_add(json, "{\"pid\": %ld, \"backend\": ", (long)getpid());
+    json_string(json, proxy->backend.path);
+    json_add(json, ", \"device\": ");
+    json_string(json, proxy->backend.name);
+    json_add(json, ", \"transports\": [");
+    for (const char *const *name = wire_transports; *name != NULL; name++) {
+        json_add(json, name == wire_transports ? "" : ", ");
+        json_string(json, *name);
+    }
+    uint32_t foreign = proxy->foreign_milli < proxy->usable_milli ? proxy->foreign_milli : proxy->usable_milli;
+    json_add(json, "], \"wait_policy\": \"%s\", \"spin_us\": %u, \"active_tenants\": %u, \"cores_free\": %.3f, "
+             "\"clears_memory\": \"%s\", \"tenants\": [",
+             proxy_wait_policy(proxy), proxy->spin_us, proxy->active_tenants, (proxy->usable_milli - foreign) / 1000.0,
+             proxy->clears_memory ? "the proxy, before it is handed out" : "the backend, when it is freed");
+    const char *comma = "";
+    uint64_t memory = 0, living = 0;
+    for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
+        if (tenant->wire == NULL) /* still in the handshake */
+            continue;
+        json_add(json, "%s", comma);
+        add_record(json, tenant->record);
+        memory += tenant->record->memory_bytes;
+        living++;
+        comma = ", ";
+    }
+    json_add(json, "], \"ended_tenants\": [");
+    uint64_t first = proxy->ended_count > ENDED_KEPT ? proxy->ended_count - ENDED_KEPT : 0;
+    for (uint64_t at = first; at < proxy->ended_count; at++) {
+        json_add(json, at == first ? "" : ", ");
+        add_record(json, proxy->ended[at % ENDED_KEPT]);
+    }
+    json_add(json, "], \"totals\": {\"tenants\": %llu, \"ended\": %llu, \"memory_bytes\": %llu, ", (unsigned long long)living,
+             (unsigned long long)proxy->ended_count, (unsigned long long)memory);
+}
+
+/* Sums over all tenants that ever were. */
+static void sum_up(const struct proxy *proxy, struct record *sums)
+{
+    memcpy(sums, proxy->totals, sizeof *sums);
+    for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
+        for (size_t call = 0; call < CALL_COUNT; call++)
+            sums->calls[call] += tenant->record->calls[call];
+        sums->errors += tenant->record->errors;
+        sums->refused += tenant->record->refused;
+        sums->bytes_in += tenant->record->bytes_in;
+        sums->bytes_out += tenant->record->bytes_out;
+        sums->cleared_bytes += tenant->record->cleared_bytes;
+        sums->cleared_ns += tenant->record->cleared_ns;
+        sums->throttled_ns += tenant->record->throttled_ns;
+        sums->memory_bytes += tenant->record->memory_bytes;
+    }
+}
+
+static void write_json(struct json *json, struct proxy *proxy)
+{
+    struct record sums;
+    pthread_mutex_lock(&proxy->lock);
+    add_document(json, proxy);
+    sum_up(proxy, &sums);
+    pthread_mutex_unlock(&proxy->lock);
+    add_counters(json, &sums);
+    json_add(json, "}}\n");
+}
+
+/* One metric of all living tenants. */
+static void add_metric(struct json *json, const struct proxy *proxy, const char *name, const char *type, size_t offset)
+{
+    json_add(json, "# TYPE gputax_proxy_%s %s\n", name, type);
+    for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
+        if (tenant->wire == NULL)
+            continue;
+        const _Atomic uint64_t *value = (const _Atomic uint64_t *)(const void *)((const char *)tenant->record + offset);
+        json_add(json, "gputax_proxy_%s{tenant=\"%llu\",pid=\"%ld\"} %llu\n", name, (unsigned long long)tenant->record->id,
+                 (long)tenant->record->peer.pid, (unsigned long long)*value);
+    }
+}
+
+static void write_metrics(struct json *json, struct proxy *proxy)
+{
+    struct record sums;
+    pthread_mutex_lock(&proxy->lock);
+    sum_up(proxy, &sums);
+    json_add(json, "# TYPE gputax_proxy_info gauge\ngputax_proxy_info{device=");
+    json_string(json, proxy->backend.name);
+    json_add(json, ",backend=");
+    json_string(json, proxy->backend.path);
+    json_add(json, ",wait_policy=\"%s\"} 1\n", proxy_wait_policy(proxy));
+    json_add(json, "# TYPE gputax_proxy_tenants_ended_total counter\ngputax_proxy_tenants_ended_total %llu\n",
+             (unsigned long long)proxy->ended_count);
+    json_add(json, "# TYPE gputax_proxy_active_tenants gauge\ngputax_proxy_active_tenants %u\n", proxy->active_tenants);
+    add_metric(json, proxy, "tenant_memory_bytes", "gauge", offsetof(struct record, memory_bytes));
+    add_metric(json, proxy, "tenant_memory_limit_bytes", "gauge", offsetof(struct record, memory_limit_bytes));
+    add_metric(json, proxy, "tenant_errors_total", "counter", offsetof(struct record, errors));
+    json_add(json, "# TYPE gputax_proxy_tenant_calls_total counter\n");
+    for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next)
+        for (size_t call = 0; tenant->wire != NULL && call < CALL_COUNT; call++)
+            if (tenant->record->calls[call] != 0)
+                json_add(json, "gputax_proxy_tenant_calls_total{tenant=\"%llu\",call=\"%s\"} %llu\n",
+                         (unsigned long long)tenant->record->id, call_names[call],
+                         (unsigned long long)tenant->record->calls[call]);
+    pthread_mutex_unlock(&proxy->lock);
+    json_add(json, "# TYPE gputax_proxy_calls_total counter\n");
+    for (size_t call = 0; call < CALL_COUNT; call++)
+        if (sums.calls[call] != 0)
+            json_add(json, "gputax_proxy_calls_total{call=\"%s\"} %llu\n", call_names[call], (unsigned long long)sums.calls[call]);
+}
+
+static void serve_reader(struct proxy *proxy, int reader)
+{
+    struct timeval patience = {.tv_sec = READER_MS / 1000};
+    setsockopt(reader, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    char request[4096] = "";
+    struct pollfd ready = {.fd = reader, .events = POLLIN};
+    if (poll(&ready, 1, REQUEST_MS) > 0 && recv(reader, request, sizeof request - 1, MSG_DONTWAIT) < 0)
+        return;
+    struct json text = {.grows = true};
+    if (strncmp(request, "GET ", 4) == 0) {
+        json_add(&text, "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n\r\n");
+        write_metrics(&text, proxy);
+    } else {
+        write_json(&text, proxy);
+    }
+    for (size_t sent = 0; !text.overflow && sent < text.used;) {
+        ssize_t part = send(reader, text.data + sent, text.used - sent, MSG_NOSIGNAL);
+        if (part <= 0)
+            break;
+        sent += (size_t)part;
+    }
+    free(text.data);
+}
+
+struct status {
+    struct proxy *proxy;
+    int listener;
+};
+
+static void *status_main(void *argument)
+{
+    struct status status = *(struct status *)argument;
+    free(argument);
+    for (;;) {
+        int reader = accept4(status.listener, NULL, NULL, SOCK_CLOEXEC);
+        if (reader < 0) {
+            if (proxy_stopping(status.proxy))
+                return NULL;
+            poll(NULL, 0, KEPT_OPEN_MS); /* out of descriptors, or a reader that is gone again */
+            continue;
+        }
+        serve_reader(status.proxy, reader);
+        close(reader);
+    }
+}
+
+bool status_begin(struct proxy *proxy, int listener)
+{
+    struct status *status = malloc(sizeof *status);
+    pthread_t thread;
+    if (status == NULL)
+        return false;
+    *status = (struct status){proxy, listener};
+    if (pthread_create(&thread, NULL, status_main, status) != 0) {
+        free(status);
+        return false;
+    }
+    pthread_detach(thread);
+    return true;
+}

@@ -1,0 +1,163 @@
+/* What a tenant holds: handles, memory, contexts and quotas, from its first call to its end. */
+#include "proxy/tenant.h"
+
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proxy/proxy.h"
+#include "proxy/serve.h"
+
+enum { CONTEXTS_MOST = 16, EVENTS_MOST = 1 << 16, FUNCTIONS_MOST = 1 << 16, OTHERS_MOST = 1 << 14 };
+
+uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static uint32_t limit_of(uint64_t asked)
+{
+    return asked == 0 || asked > OTHERS_MOST ? OTHERS_MOST : (uint32_t)asked;
+}
+
+void tenant_begin(struct tenant *tenant)
+{
+    handles_begin(&tenant->handles);
+    uint32_t *limits = tenant->handles.limits;
+    limits[HANDLE_CONTEXT] = CONTEXTS_MOST;
+    limits[HANDLE_STREAM] = limit_of(tenant->limits.streams);
+    limits[HANDLE_EVENT] = EVENTS_MOST;
+    limits[HANDLE_MODULE] = limit_of(tenant->limits.modules);
+    limits[HANDLE_FUNCTION] = FUNCTIONS_MOST;
+    uint64_t memory = tenant->limits.memory_bytes;
+    if (memory == 0 || memory > tenant->backend->memory_bytes)
+        memory = tenant->backend->memory_bytes;
+    tenant->record->memory_limit_bytes = memory;
+    tenant->launches.per_second = tenant->limits.launches_per_s;
+    tenant->process = (int)syscall(SYS_pidfd_open, tenant->record->peer.pid, 0);
+}
+
+bool tenant_find(struct tenant *tenant, enum handle_kind kind, uint64_t id, void **real)
+{
+    if ((kind == HANDLE_STREAM && id <= (uintptr_t)CU_STREAM_PER_THREAD) || (kind == HANDLE_CONTEXT && id == 0)) {
+        *real = (void *)(uintptr_t)id; /* CUDA's own streams; "the current context" */
+        return true;
+    }
+    const struct handle *handle = handles_find(&tenant->handles, kind, id);
+    if (handle != NULL)
+        *real = handle->real;
+    return handle != NULL;
+}
+
+bool tenant_room(struct tenant *tenant, enum handle_kind kind)
+{
+    return handles_room(&tenant->handles, kind);
+}
+
+uint64_t tenant_add(struct tenant *tenant, enum handle_kind kind, void *real)
+{
+    return handles_add(&tenant->handles, kind, real, kind == HANDLE_CONTEXT ? 0 : tenant->current);
+}
+
+void tenant_remove(struct tenant *tenant, enum handle_kind kind, uint64_t id)
+{
+    handles_remove(&tenant->handles, kind, id);
+}
+
+bool tenant_owns(struct tenant *tenant, uint64_t pointer, uint64_t bytes)
+{
+    return bytes == 0 || ranges_cover(&tenant->memory, pointer, bytes) != NULL; /* no bytes are nobody's */
+}
+
+CUresult tenant_use(struct tenant *tenant, uint64_t context)
+{
+    struct handle *handle = handles_find(&tenant->handles, HANDLE_CONTEXT, context);
+    if (handle == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    const struct backend_calls *calls = &tenant->backend->calls;
+    if (tenant->current != context) {
+        CUresult result = calls->cuCtxSetCurrent(handle->real);
+        if (result != CUDA_SUCCESS)
+            return result;
+        tenant->current = context;
+    }
+    unsigned int *flags = handle->extra;
+    unsigned int wanted = proxy_context_flags(tenant->proxy);
+    if (flags != NULL && *flags != wanted && calls->cuCtxSetFlags != NULL) {
+        calls->cuCtxSetFlags(wanted); /* a backend that refuses keeps its way of waiting: slower, not wrong */
+        *flags = wanted;
+    }
+    return CUDA_SUCCESS;
+}
+
+bool tenant_charge(struct tenant *tenant, uint64_t bytes)
+{
+    uint64_t used = atomic_load_explicit(&tenant->record->memory_bytes, memory_order_relaxed);
+    if (bytes > tenant->record->memory_limit_bytes - used)
+        return false;
+    atomic_store_explicit(&tenant->record->memory_bytes, used + bytes, memory_order_relaxed);
+    return true;
+}
+
+void tenant_discharge(struct tenant *tenant, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&tenant->record->memory_bytes, bytes, memory_order_relaxed);
+}
+
+CUresult tenant_clear(struct tenant *tenant, CUdeviceptr pointer, size_t bytes)
+{
+    const struct backend_calls *calls = &tenant->backend->calls;
+    uint64_t begun = now_ns();
+    CUresult result = calls->cuMemsetD8_v2(pointer, 0, bytes);
+    if (result == CUDA_SUCCESS)
+        result = calls->cuCtxSynchronize();
+    atomic_fetch_add_explicit(&tenant->record->cleared_ns, now_ns() - begun, memory_order_relaxed);
+    if (result == CUDA_SUCCESS)
+        atomic_fetch_add_explicit(&tenant->record->cleared_bytes, bytes, memory_order_relaxed);
+    return result;
+}
+
+/* Forgets a context's memory. The backend frees it with the context. */
+static void end_memory(struct tenant *tenant, uint64_t context)
+{
+    for (size_t at = 0; at < tenant->memory.count; at++) {
+        const struct range *range = &tenant->memory.items[at];
+        if (range->context == context && range->module == 0)
+            tenant_discharge(tenant, range->bytes);
+    }
+    ranges_drop(&tenant->memory, context, 0);
+}
+
+CUresult tenant_end_context(struct tenant *tenant, uint64_t id)
+{
+    struct handle *handle = handles_find(&tenant->handles, HANDLE_CONTEXT, id);
+    if (handle == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    const struct backend_calls *calls = &tenant->backend->calls;
+    CUcontext real = handle->real;
+    tenant_use(tenant, id);
+    CUresult result = calls->cuCtxDestroy_v2(real);
+    end_memory(tenant, id);
+    serve_end_modules(tenant, id);
+    handles_remove(&tenant->handles, HANDLE_CONTEXT, id);
+    calls->cuCtxSetCurrent(NULL);
+    tenant->current = 0;
+    if (tenant->primary == id)
+        tenant->primary = 0;
+    return result;
+}
+
+void tenant_end(struct tenant *tenant)
+{
+    for (uint32_t index = 0; index < tenant->handles.used; index++) {
+        const struct handle *handle = &tenant->handles.slots[index];
+        if (handle->kind == HANDLE_CONTEXT)
+            tenant_end_context(tenant, handle_id(HANDLE_CONTEXT, index, handle->generation));
+    }
+    if (tenant->process >= 0)
+        close(tenant->process);
+    handles_end(&tenant->handles);
+    ranges_clear(&tenant->memory);
+}

@@ -1,0 +1,20 @@
+# The program that measures operations on whatever libcuda.so.1 it is given.
+ALL += $(BUILD)/tests/op_bench
+$(BUILD)/tests/op_bench: $(call objects,tests/op_bench.c)
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $^ -ldl
+
+# The fuzz target of the calls: the whole dispatcher and, as its backend, the whole software device (which needs libm, so
+# the rule is our own).
+ifdef fuzz_objects
+CALLS_FUZZED := fuzz/calls.c $(filter-out proxy/main.c proxy/backend.c,$(sort $(wildcard proxy/*.c))) calls/ranges.c \
+    calls/image.c calls/json.c $(BUILD)/generated/proxy_dispatch.c $(BUILD)/generated/call_names.c $(WIRE_SOURCES) \
+    $(DEVICE_SOURCES)
+$(call fuzz_objects,$(CALLS_FUZZED)): $(CALLS_STAMP)
+$(call fuzz_objects,$(filter device/ptx/%,$(DEVICE_SOURCES))): FUZZ_CFLAGS += -fno-strict-aliasing -ffp-contract=off \
+    -fno-math-errno
+$(BUILD)/fuzz/calls: $(call fuzz_objects,$(CALLS_FUZZED) $(FUZZ_DRIVER))
+	@mkdir -p $(@D)
+	$(CC) -pthread $(FUZZ_CHECKS) -o $@ $^ -lm
+fuzz: $(BUILD)/fuzz/calls
+endif

@@ -1,0 +1,19 @@
+/* The generated table of what cuGetProcAddress may answer. */
+#ifndef GPUTAX_PROCS_H
+#define GPUTAX_PROCS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct proc {
+    const char *name;
+    int since;           /* first driver version with this form */
+    int until;           /* first driver version with a newer form */
+    bool default_stream; /* behaves otherwise with per-thread default streams, which are not supported */
+    void *function;
+};
+
+extern const struct proc procs[];
+extern const size_t procs_count;
+
+#endif

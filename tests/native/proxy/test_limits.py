@@ -1,0 +1,150 @@
+"""Quotas: what a tenant may take, what it is shown, and that overruns are errors of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MIB = 1 << 20
+
+
+def test_memory_is_the_quota_in_every_answer_and_an_overrun_is_out_of_memory(nursery: Any) -> None:
+    proxy = nursery.proxy("--memory-mb", "64")
+    program = """
+import gpu
+from gpu import *
+from cuda.bindings import driver as cu
+gpu.begin()
+MIB = 1 << 20
+assert ok(cu.cuDeviceTotalMem(0)) == 64 * MIB
+assert ok(cu.cuMemGetInfo()) == (64 * MIB, 64 * MIB)
+first = ok(cu.cuMemAlloc(40 * MIB))
+assert ok(cu.cuMemGetInfo()) == (24 * MIB, 64 * MIB)
+for absurd in (25 * MIB, 64 * MIB, 1 << 40, (1 << 64) - 1):
+    assert error(cu.cuMemAlloc(absurd)) == "CUDA_ERROR_OUT_OF_MEMORY"
+second = ok(cu.cuMemAlloc(24 * MIB))
+assert error(cu.cuMemAlloc(1)) == "CUDA_ERROR_OUT_OF_MEMORY"
+ok(cu.cuMemFree(first))
+assert ok(cu.cuMemGetInfo()) == (40 * MIB, 64 * MIB)
+print(error(cu.cuMemAlloc(40 * MIB)))
+"""
+    assert nursery.run(program, proxy.environment()) == "CUDA_SUCCESS\n"
+
+
+def test_a_module_counts_as_memory_and_comes_back_when_unloaded(nursery: Any) -> None:
+    proxy = nursery.proxy("--memory-mb", "8")
+    program = """
+import gpu
+from gpu import *
+from cuda.bindings import driver as cu
+gpu.begin()
+free = ok(cu.cuMemGetInfo())[0]
+loaded = module("vector")
+taken = free - ok(cu.cuMemGetInfo())[0]
+assert taken == len(image("vector")), taken
+ok(cu.cuModuleUnload(loaded))
+assert ok(cu.cuMemGetInfo())[0] == free
+padded = image("vector")[:-1] + b"//" + b"x" * (9 << 20) + b"\\0"
+assert error(cu.cuModuleLoadData(padded)) == "CUDA_ERROR_OUT_OF_MEMORY"
+huge = image("vector")[:-1] + b"//" + b"x" * (65 << 20) + b"\\0"
+assert error(cu.cuModuleLoadData(huge)) == "CUDA_ERROR_INVALID_IMAGE"
+assert error(cu.cuModuleGetFunction(module("vector"), b"f" * 5000)) == "CUDA_ERROR_INVALID_VALUE"
+print(ok(cu.cuCtxSynchronize()) == ())
+"""
+    nursery.run(program, proxy.environment())
+
+
+def test_streams_and_modules_have_limits_of_their_own(nursery: Any) -> None:
+    proxy = nursery.proxy("--streams", "3", "--modules", "2")
+    program = """
+import gpu
+from gpu import *
+from cuda.bindings import driver as cu
+gpu.begin()
+streams = [ok(cu.cuStreamCreate(0)) for _ in range(3)]
+assert error(cu.cuStreamCreate(0)) == "CUDA_ERROR_OUT_OF_MEMORY"
+ok(cu.cuStreamDestroy(streams[1]))
+ok(cu.cuStreamCreate(0))
+modules = [module("vector") for _ in range(2)]
+assert error(cu.cuModuleLoadData(image("vector"))) == "CUDA_ERROR_OUT_OF_MEMORY"
+ok(cu.cuModuleUnload(modules[0]))
+module("vector")
+for _ in range(40):
+    if error(cu.cuCtxCreate(None, 0, 0)) != "CUDA_SUCCESS":
+        break
+else:
+    raise AssertionError("contexts without end")
+"""
+    nursery.run(program, proxy.environment())
+
+
+LAUNCHES = """
+import time
+import gpu
+from gpu import *
+from cuda.bindings import driver as cu
+gpu.begin()
+kernel = function(module("micro"), "nothing")
+begun = time.monotonic()
+for _ in range(300):
+    launch(kernel, (1,), (1,), ())
+ok(cu.cuCtxSynchronize())
+print(time.monotonic() - begun)
+"""
+
+
+def test_launches_per_second_are_held_down_to_the_quota(nursery: Any) -> None:
+    proxy = nursery.proxy("--launches-per-s", "200")
+    seconds = float(nursery.run(LAUNCHES, proxy.environment()))
+    assert 1.3 < seconds < 5  # 300 launches, of which a tenth of a second's (20) come free
+    tenant = proxy.wait_for(lambda status: bool(status["ended_tenants"]))["ended_tenants"][0]
+    assert tenant["throttled_s"] > 1
+    free = nursery.proxy(name="free")
+    assert float(nursery.run(LAUNCHES, free.environment())) < seconds / 2
+
+
+def test_a_throttled_tenant_that_dies_is_gone_at_once(nursery: Any) -> None:
+    proxy = nursery.proxy("--launches-per-s", "1")
+    held = nursery.start(LAUNCHES.replace("begun =", "print('ready', flush=True); begun ="), proxy.environment())
+    assert held.stdout.readline() == "ready\n"
+    proxy.wait_for(lambda status: status["tenants"][0]["calls"].get("cuLaunchKernel", 0) > 1)
+    held.kill()
+    proxy.wait_for(lambda status: not status["tenants"], seconds=3)
+
+
+FILL = """
+import sys
+import gpu
+from gpu import *
+from cuda.bindings import driver as cu
+gpu.begin()
+for size in (100, 4096, 1 << 20, 5 << 20):
+    pointer = ok(cu.cuMemAlloc(size))
+    ok(cu.cuMemsetD8(pointer, 0xEE, size))
+    if size < 4096 or sys.argv[1] == "free":
+        ok(cu.cuMemFree(pointer))
+ok(cu.cuCtxSynchronize())
+"""
+LOOK = """
+import gpu
+from gpu import *
+from cuda.bindings import driver as cu
+import numpy as np
+gpu.begin()
+for size in (100, 4096, 1 << 20, 16 << 20):
+    array = np.ones(size, np.uint8)
+    pointer = ok(cu.cuMemAlloc(size))
+    assert not from_device(pointer, array).any(), size
+"""
+
+
+def test_memory_of_one_tenant_is_zero_before_the_next_gets_it(nursery: Any) -> None:
+    small_device = {"GPUTAX_SOFT_MEMORY_MB": "32"}  # so that the same bytes come again
+    for options in ((), ("--clear", "always")):
+        proxy = nursery.proxy(*options, name=f"proxy{len(options)}", device=small_device)
+        for how in ("free", "leave"):
+            nursery.run(FILL, proxy.environment(), how)
+            nursery.run(LOOK, proxy.environment())
+        status = proxy.wait_for(lambda document: len(document["ended_tenants"]) == 4)
+        cleared = [tenant["cleared_bytes"] for tenant in status["ended_tenants"]]
+        assert all(cleared) if options else not any(cleared)
+        assert ("proxy" in status["clears_memory"]) == bool(options)
