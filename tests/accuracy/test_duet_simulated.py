@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,13 +12,15 @@ import pytest
 from gputax.errors import WorkerError
 from gputax.measure.duet import DuetData, DuetPlan, Slot, choose_slot, dropped_runs, run_duet, slot_candidates
 from gputax.measure.duet_judgement import Question, judge_duet, resolution
-from gputax.plan.budgets import Budget
+from gputax.plan.budgets import COMMAND_LINE, Budget
 from gputax.plan.metrics import METRICS
 from gputax.stats.pairs import PairedEstimate, paired_estimate
 from gputax.stats.stopping import StopRule
 from gputax.stats.verdicts import differs, judge
 
 BUDGETS = {name: Budget(2.0, "ms", "test") if name == "latency_p99" else Budget(5.0, "%", "test") for name in METRICS}
+
+Publishes = Callable[[str, int], None]
 
 
 class Machine:
@@ -74,34 +77,42 @@ def estimate(data: DuetData) -> PairedEstimate:
     return paired_estimate(a, [pair.b_ns.mean() for pair in data.pairs], resamples=0)
 
 
-def judged(data: DuetData, scenario: str = "single-stream") -> dict[str, object]:
-    question = Question("resnet50", scenario, 1, "a", "b", BUDGETS, "")
+def judged(data: DuetData, scenario: str = "single-stream", named: tuple[str, ...] = ()) -> dict[str, object]:
+    question = Question("resnet50", scenario, 1, "a", "b", BUDGETS, "", frozenset(named))
     return {row.metric: row for row in judge_duet(question, data).metrics}
 
 
 @pytest.mark.parametrize("overhead", [0.0, 0.01, 0.03, 0.05, 0.10])
-def test_the_injected_difference_is_inside_the_interval(overhead: float) -> None:
-    inside = 0
+def test_the_injected_difference_is_inside_the_interval(overhead: float, publishes: Publishes) -> None:
+    inside, widths = 0, []
     for seed in range(300):
-        low, high = estimate(duet(seed, overhead)[0]).ci95_percent
+        found = estimate(duet(seed, overhead)[0])
+        low, high = found.ci95_percent
         inside += low <= 100 * overhead <= high
+        widths.append(found.half_width_percent)
+    assert np.median(widths) == pytest.approx(0.46, abs=0.05)
     assert inside / 300 >= 0.93
+    publishes(rf"\| {100 * overhead:g} % \| \d+ of 1000 \| (\d+) of 300 \|", inside)
 
 
-def test_two_equal_sides_are_rarely_called_different() -> None:
+def test_two_equal_sides_are_rarely_called_different(publishes: Publishes) -> None:
     for seed in range(5):
         data = duet(seed, 0.0)[0]
         assert resolution(data).contains_zero is not differs(estimate(data))
     # 5.9 % of 1000 seeds: 5 % by design, and a little for stopping on a width that happened to look small.
     wrong = sum(differs(estimate(duet(seed, 0.0)[0])) for seed in range(400))
     assert wrong / 400 <= 0.06
+    publishes(r"\(estimate\) and in (\d+) of 400", wrong)
 
 
 @pytest.mark.parametrize(("overhead", "verdict"), [(0.032, "pass"), (0.06, "fail")])
-def test_a_true_overhead_gets_its_verdict(overhead: float, verdict: str) -> None:
+def test_a_true_overhead_gets_its_verdict(overhead: float, verdict: str, publishes: Publishes) -> None:
     assert judged(duet(0, overhead)[0])["latency_mean"].verdict == verdict  # type: ignore[attr-defined]
     verdicts = [judge(estimate(duet(seed, overhead)[0]), 5.0).verdict for seed in range(50)]
     assert verdicts.count(verdict) >= 48
+    assert set(verdicts) <= {verdict, "inconclusive"}
+    pattern = r"machine above: (\d+) of 50" if verdict == "pass" else r"machine above: \d+ of 50 and (\d+) of 50"
+    publishes(pattern, verdicts.count(verdict))
 
 
 def test_an_overhead_on_its_budget_is_inconclusive_with_a_way_out() -> None:
@@ -180,8 +191,28 @@ def test_throughput_overhead_has_the_right_sign() -> None:
     assert row.overhead_percent == pytest.approx(10.0, abs=1.5)  # type: ignore[attr-defined]
 
 
-def test_p99_is_refused_below_its_floor() -> None:
-    row = judged(duet(6, 0.0)[0])["latency_p99"]
+def test_p99_is_refused_below_its_floor_and_decides_only_where_a_budget_names_it() -> None:
+    data = duet(6, 0.0)[0]
+    row = judged(data)["latency_p99"]
     assert row.verdict == "inconclusive"  # type: ignore[attr-defined]
     assert "662" in row.reason  # type: ignore[attr-defined]
     assert row.overhead_percent is None  # type: ignore[attr-defined]
+    assert row.decides is False  # type: ignore[attr-defined]
+    assert judged(data, named=("latency_p99",))["latency_p99"].decides is True  # type: ignore[attr-defined]
+
+
+def test_slots_too_short_for_a_percentile_are_said() -> None:
+    data = duet(6, 0.0)[0]
+    rows = judged(data, "server")
+    assert rows["latency_p90"].reason == "p90 needs 10 queries in each slot, the shortest has 1"  # type: ignore[attr-defined]
+    assert "latency_p50" not in rows, "of a single request the median is the mean"
+    assert "median is its mean" in judged(data, named=("latency_p50",))["latency_p50"].reason  # type: ignore[attr-defined]
+
+
+def test_a_budget_that_the_duet_cannot_use_is_said() -> None:
+    budgets = {**BUDGETS, "latency_p95": Budget(1.0, "ms", COMMAND_LINE)}
+    question = Question("resnet50", "single-stream", 1, "a", "b", budgets, "", frozenset({"latency_p95"}))
+    notices = judge_duet(question, duet(6, 0.0)[0]).notices
+    assert [notice.text for notice in notices if notice.code == "unused-budget"] == [
+        "the budget for latency_p95 was not used: nothing here is judged by it"
+    ]

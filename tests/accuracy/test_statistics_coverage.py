@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from gputax.stats.unpaired import welch
 from gputax.stats.verdicts import Claim, differs, judge, judge_all
 
 Array = NDArray[np.float64]
+Publishes = Callable[[str, int], None]
 SLOT_S = 0.1
 REMEMBERS_S = 1.0
 """How long the machine stays as fast or slow as it is: 0.9 of it is left after one slot."""
@@ -83,24 +85,33 @@ def within(bounds: tuple[float, float], truth: float) -> bool:
 
 
 @pytest.mark.parametrize("percent", [0, 1, 3, 5, 10])
-def test_an_injected_overhead_lies_in_the_95_percent_interval(percent: int) -> None:
+def test_an_injected_overhead_lies_in_the_95_percent_interval(percent: int, publishes: Publishes) -> None:
     estimates = duets(1000, 30, percent / 100, seed=100 + percent).estimates()
-    covered = share([within(estimate.ci95_percent, percent) for estimate in estimates])
+    inside = [within(estimate.ci95_percent, percent) for estimate in estimates]
+    publishes(rf"\| {percent} % \| (\d+) of 1000 \|", sum(inside))
+    covered = share(inside)
     # Above 98 % the interval would be needlessly wide, which is a fault as well.
     assert 0.93 <= covered <= 0.98
-    assert np.median([estimate.half_width_percent for estimate in estimates]) < 1.2
+    assert np.median([estimate.half_width_percent for estimate in estimates]) == pytest.approx(0.86, abs=0.05)
     assert np.median([estimate.overhead_percent for estimate in estimates]) == pytest.approx(percent, abs=0.1)
 
 
-def test_one_run_after_the_other_needs_a_far_wider_interval() -> None:
+def test_one_run_after_the_other_needs_a_far_wider_interval(publishes: Publishes) -> None:
     machine = Machine(300, seed=9)
     a = np.stack([machine.slot(np.ones(300)) for _ in range(30)], axis=1)
     b = np.stack([machine.slot(np.full(300, 1.03)) for _ in range(30)], axis=1)
     naive = ttest_ind(np.log(b), np.log(a), axis=1, equal_var=False).confidence_interval()
-    assert np.mean((naive.low <= math.log(1.03)) & (math.log(1.03) <= naive.high)) < 0.6
+    held = (naive.low <= math.log(1.03)) & (math.log(1.03) <= naive.high)
+    assert np.mean(held) < 0.6
+    publishes(r"most scripts do\) \| (\d+) of 300 \|", int(held.sum()))
+    assert 100 * np.median(naive.high - naive.low) / 2 == pytest.approx(1.8, abs=0.1)
     ours = [welch(x, y).ci95_percent for x, y in zip(a, b, strict=True)]
     assert share([within(interval, 3) for interval in ours]) >= 0.9
+    publishes(r"as `gputax compare` counts it \| (\d+) of 300 \|", sum(within(interval, 3) for interval in ours))
+    publishes(r"counts it \| \d+ of 300 \| ±(\d+) % \|", round(float(np.median(np.diff(ours))) / 2))
     paired = [estimate.ci95_percent for estimate in duets(300, 30, 0.03, seed=10).estimates()]
+    publishes(r"as `gputax duet` \| (\d+) of 300 \|", sum(within(interval, 3) for interval in paired))
+    assert np.median(np.diff(paired)) / 2 == pytest.approx(0.9, abs=0.05)
     assert np.median(np.diff(ours)) > 5 * np.median(np.diff(paired))
 
 
@@ -116,7 +127,7 @@ def test_the_bootstrap_cross_check_covers_nearly_as_well() -> None:
     assert 0.90 <= share([within(interval, 3) for interval in booted if interval]) <= 0.98
 
 
-def test_a_against_a_seldom_raises_an_alarm() -> None:
+def test_a_against_a_seldom_raises_an_alarm(publishes: Publishes) -> None:
     estimates = duets(1500, 30, 0.0, seed=13).estimates()
     false_difference = [differs(estimate) for estimate in estimates]
     false_fail = [judge(estimate, 0.5).verdict == "fail" for estimate in estimates]
@@ -124,19 +135,27 @@ def test_a_against_a_seldom_raises_an_alarm() -> None:
     # At least some: a test that never alarms at 5 % has lost its meaning.
     assert 0.03 <= share(false_difference) <= 0.06
     assert share(alarms) <= 0.06
+    publishes(r"called different in (\d+) of 1500", sum(false_difference))
+    publishes(r"an A/A fails in (\d+) of 1500", sum(false_fail))
 
 
-def test_on_the_budget_each_wrong_word_has_five_percent() -> None:
+def test_on_the_budget_each_wrong_word_has_five_percent(publishes: Publishes) -> None:
     verdicts = [judge(estimate, 5).verdict for estimate in duets(1500, 30, 0.05, seed=14).estimates()]
     assert 0.03 <= share([verdict == "pass" for verdict in verdicts]) <= 0.065
     assert 0.03 <= share([verdict == "fail" for verdict in verdicts]) <= 0.065
+    publishes(r"`pass` comes in (\d+) of 1500", verdicts.count("pass"))
+    publishes(r"and `fail` in (\d+) of 1500", verdicts.count("fail"))
 
 
 @pytest.mark.parametrize(("overhead", "verdict"), [(0.032, "pass"), (0.06, "fail")])
-def test_at_one_percent_noise_the_budget_of_5_percent_is_decided(overhead: float, verdict: str) -> None:
+def test_at_one_percent_noise_the_budget_of_5_percent_is_decided(
+    overhead: float, verdict: str, publishes: Publishes
+) -> None:
     estimates = duets(500, 30, overhead, seed=15, wander=0.02, jitter=0.003).estimates()
     assert np.median([estimate.sd_percent for estimate in estimates]) == pytest.approx(1.0, abs=0.1)
-    assert share([judge(estimate, 5).verdict == verdict for estimate in estimates]) >= 0.98
+    decided = [judge(estimate, 5).verdict == verdict for estimate in estimates]
+    assert share(decided) >= 0.98
+    publishes(rf"true {100 * overhead:g} % {verdict}e?s in (\d+) of 500", sum(decided))
 
 
 def test_inconclusive_runs_need_about_the_pairs_they_ask_for() -> None:

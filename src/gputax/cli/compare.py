@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from gputax.cli.gate import exit_code
 from gputax.errors import UsageError
-from gputax.plan.budgets import parse_budgets
+from gputax.plan.suites import wanted_budgets
 
 if TYPE_CHECKING:
     from gputax.results.comparison import Comparison
 
-EXIT_BUDGET_EXCEEDED = 6
-EXIT_INCONCLUSIVE = 7
 FORMATS = ("table", "markdown", "html", "json")
 COMPARISON_NAME = "comparison.json"
 # Not even --overwrite lets a comparison take the place of what was measured.
@@ -29,7 +28,6 @@ RESULT_FILES = (
     "mlperf_log_detail.txt",
     "mlperf_log_summary.txt",
 )
-LACKING = ("unfinished", "failed-cell")
 _FORMAT_OF_SUFFIX = {".json": "json", ".md": "markdown", ".html": "html"}
 
 
@@ -42,6 +40,9 @@ _FORMAT_OF_SUFFIX = {".json": "json", ".md": "markdown", ".html": "html"}
     multiple=True,
     help="5%, latency_p99=2ms or proxy=3%; may be repeated. [default: the layer's own, and p99 +2 ms]",
 )
+@click.option(
+    "--suite", default="", metavar="NAME|FILE", help="Take the budgets of this suite where --budget is silent."
+)
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="[default: table, or as --out ends]")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--out", type=click.Path(path_type=Path), help="File, or directory for comparison.json.")
@@ -51,6 +52,7 @@ def compare(
     base: Path,
     others: tuple[Path, ...],
     budgets: tuple[str, ...],
+    suite: str,
     format_name: str | None,
     as_json: bool,
     out: Path | None,
@@ -63,7 +65,7 @@ def compare(
     ops/sec`, and saved pod logs. Unpaired, so weaker than `gputax duet`. Exit code 0: all pass; 6: a budget is
     exceeded; 7: something is inconclusive, not comparable or was not measured.
     """
-    wanted = parse_budgets(budgets)
+    wanted = wanted_budgets(budgets, suite)
     format_name = _format(format_name, as_json, out)
     files = _files(out, format_name)
     _refuse_overwriting(files, (base, *others), overwrite)
@@ -72,7 +74,8 @@ def compare(
     from gputax.results.importers.detect import read_source
 
     first, *rest = (read_source(path) for path in (base, *others))
-    options = [word for text in budgets for word in ("--budget", text)] + ["--force"] * force
+    options = [word for text in budgets for word in ("--budget", text)]
+    options += ["--suite", suite] * bool(suite) + ["--force"] * force
     command = shlex.join(["gputax", "compare", str(base), *map(str, others), *options])
     comparison = compare_sources(first, rest, wanted, force=force, command=command)
     for path, kind in files.items():
@@ -80,15 +83,6 @@ def compare(
         click.echo(f"written: {path}", err=True)
     _show(comparison, format_name if out is None or format_name == "json" else "table")
     return exit_code(comparison)
-
-
-def exit_code(comparison: Comparison) -> int:
-    """Return what a pipeline can gate on; a cell that failed or is still missing cannot pass with the others."""
-    verdicts = {metric.verdict for metric in comparison.metrics}
-    if "fail" in verdicts:
-        return EXIT_BUDGET_EXCEEDED
-    lacking = any(warning.code in LACKING for warning in comparison.warnings)
-    return 0 if verdicts == {"pass"} and not lacking else EXIT_INCONCLUSIVE
 
 
 def _format(format_name: str | None, as_json: bool, out: Path | None) -> str:

@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gputax.plan.cells import UNBATCHED
-from gputax.plan.comparability import OVER_BOUND_SHARE
 from gputax.plan.metrics import METRICS
+from gputax.report.wording import cell_title, said
 from gputax.results.comparison import ComparedMetric, Comparison
 from gputax.results.importers.source import printable
 from gputax.results.record import WarningRecord
@@ -41,7 +40,7 @@ def _table(comparison: Comparison, base: str, other: str) -> Table:
         title=Text(printable(title, LONGEST_NOTE)), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
     for name in ("cell", "metric"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")  # cut off, two operations of micro would look the same
     for name in (base, other, "overhead", "95 % interval", "budget"):
         table.add_column(Text(printable(name)), justify="right")
     table.add_column("verdict", no_wrap=True)
@@ -59,7 +58,7 @@ def notes(comparison: Comparison) -> list[str]:
     by_reason: dict[tuple[str, str, str, str], list[str]] = {}
     for row in comparison.metrics:
         if row.verdict != "pass":
-            by_reason.setdefault((row.verdict, _cell(row), row.other, row.reason), []).append(_title(row))
+            by_reason.setdefault((said(row), _cell(row), row.other, row.reason), []).append(_title(row))
     for (verdict, cell, other, reason), titles in by_reason.items():
         # What forbids a comparison forbids it for all metrics of the cell.
         what = cell if verdict == "not comparable" else f"{cell} {', '.join(titles)}"
@@ -111,19 +110,16 @@ def _cells(row: ComparedMetric) -> tuple[str, ...]:
         _absolute(row) if in_ms else overhead,
         _interval(row),
         budget,
-        row.verdict + (f" ({row.pairs} pairs)" if row.pairs else ""),
+        said(row) + (f" ({row.pairs} pairs)" if row.pairs else ""),
     )
 
 
 def _cell(row: ComparedMetric) -> str:
-    batch = "" if row.batch_size is None or row.scenario in UNBATCHED else f" b{row.batch_size}"
-    names = " ".join(dict.fromkeys((row.workload, row.scenario)))
-    return printable(f"{names}{batch}")
+    return printable(cell_title(row.workload, row.scenario, row.batch_size))
 
 
 def _title(row: ComparedMetric) -> str:
-    known = {**METRICS, OVER_BOUND_SHARE.name: OVER_BOUND_SHARE}
-    return known[row.metric].title if row.metric in known else printable(row.metric)
+    return METRICS[row.metric].title if row.metric in METRICS else printable(row.metric)
 
 
 def _absolute(row: ComparedMetric) -> str:

@@ -13,7 +13,7 @@ from gputax.compare.matching import CellPair, match_cells
 from gputax.compare.rows import CellRows, Row, cell_rows
 from gputax.compare.verdicts import judged_rows
 from gputax.errors import ResultsError
-from gputax.plan.budgets import Budgets
+from gputax.plan.budgets import Budgets, unused_budgets
 from gputax.plan.comparability import differences
 from gputax.plan.warnings import Notice
 from gputax.results.comparison import Comparison, Side
@@ -46,10 +46,7 @@ def compare_sources(
         notices += [Notice(notice.code, f"{source.label}: {notice.text}", notice.value) for notice in source.notices]
     notices += [notice for cell in compared for notice in cell.notices]
     rows = [row for cell in compared for row in cell.rows]
-    unused = set(budgets.metrics) - {row.metric.name for row in rows}
-    notices += [
-        Notice("unused-budget", f"the budget for {name} was not used: nothing has it") for name in sorted(unused)
-    ]
+    notices += unused_budgets(budgets.metrics, (row.metric.name for row in rows))
     return Comparison(
         kind="compare",
         gputax_version=__version__,
@@ -68,8 +65,11 @@ def compare_sources(
 def with_own_labels(sources: Sequence[Source]) -> list[Source]:
     """Give each source a label of its own: the environment, and where several share it, the name of its path."""
     shared = Counter(source.label for source in sources)
+    alike = [source for source in sources if shared[source.label] > 1]
+    parts = _telling_parts([Path(source.path) for source in alike])
     labelled = [
-        dataclasses.replace(source, label=_longer(source)) if shared[source.label] > 1 else source for source in sources
+        dataclasses.replace(source, label=_longer(source, parts)) if shared[source.label] > 1 else source
+        for source in sources
     ]
     seen: Counter[str] = Counter()
     unique = []
@@ -80,8 +80,17 @@ def with_own_labels(sources: Sequence[Source]) -> list[Source]:
     return unique
 
 
-def _longer(source: Source) -> str:
-    name = Path(source.path).name
+def _telling_parts(paths: Sequence[Path]) -> int:
+    """Return how many parts at the end of the paths tell different ones apart: a/x.txt and b/x.txt need two."""
+    different = set(paths)
+    for parts in range(1, max((len(path.parts) for path in paths), default=0) + 1):
+        if len({path.parts[-parts:] for path in different}) == len(different):
+            return parts
+    return 1
+
+
+def _longer(source: Source, parts: int) -> str:
+    name = "/".join(Path(source.path).parts[-parts:])
     return source.label if name == source.label else f"{source.label} ({name})"
 
 

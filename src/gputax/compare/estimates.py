@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gputax.compare.series import NS_PER_MS, NS_PER_S, CellSeries
-from gputax.compare.spreads import Gap, Ratio, mean_spread, percentile_spread, share_spread
 from gputax.errors import ResultsError
-from gputax.plan.comparability import OVER_BOUND_SHARE
-from gputax.plan.metrics import Metric
+from gputax.plan.metrics import OVER_BOUND_SHARE, Metric
 from gputax.stats.estimates import Estimate
 from gputax.stats.percentiles import floor_for
+from gputax.stats.spreads import Gap, Ratio, mean_spread, percentile_spread, share_spread
 from gputax.stats.unpaired import fieller
 
 
@@ -31,6 +30,8 @@ class Compared:
     obstacle: str = ""
     """Why there is no interval, for people; empty where there is one."""
     notices: tuple[str, ...] = ()
+    refused: bool = False
+    """Whether the obstacle is that a percentile has too few samples."""
 
 
 class TooFewSamples(ResultsError):
@@ -59,7 +60,8 @@ def without_samples(metric: Metric, base: float, other: float, obstacle: str) ->
     numerator, denominator = (base, other) if better_more else (other, base)
     if base == 0.0 or denominator == 0.0:
         side = "base" if base == 0.0 else "other side"
-        return Compared(base, other, None, absolute, obstacle=f"the {side} is zero: there is no ratio")
+        why = f"the {side} is zero: there is no ratio" + (f"; {obstacle}" if obstacle else "")
+        return Compared(base, other, None, absolute, obstacle=why)
     return Compared(base, other, 100.0 * (numerator / denominator - 1.0), absolute, obstacle=obstacle)
 
 

@@ -11,8 +11,9 @@ from gputax.compare.matching import CellPair
 from gputax.compare.series import CellSeries, cell_series
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budget, Budgets
-from gputax.plan.comparability import Difference, differences, judged_metric, judged_metrics, unchecked
+from gputax.plan.comparability import Difference, differences, judged_metrics, unchecked
 from gputax.plan.metrics import METRICS, Metric
+from gputax.plan.micro import MICRO, is_micro
 from gputax.plan.warnings import Notice
 from gputax.results.importers.source import UNKNOWN, Source, SourceCell
 from gputax.stats.estimates import Estimate
@@ -30,6 +31,7 @@ class Row:
     budget: Budget
     differences: tuple[Difference, ...]
     notices: tuple[Notice, ...]
+    decides: bool = True
 
     @property
     def estimate(self) -> Estimate | None:
@@ -58,21 +60,25 @@ def cell_rows(base: Source, other: Source, pair: CellPair, budgets: Budgets) -> 
     found = differences(pair.base.conditions, pair.other.conditions)
     told = _cell_notices(base, other, pair, found)
     scenario = pair.base.scenario if pair.base.scenario != UNKNOWN else pair.other.scenario
-    judged = judged_metrics(scenario, budgets.metrics)
+    judged = judged_metrics(MICRO if is_micro(pair.base.workload) else scenario, budgets.metrics)
     series = _both_series(base, other, pair)
     rows: list[Row] = []
     left_out: list[Notice] = []
     for name in judged:
-        metric = judged_metric(name)
+        metric = METRICS[name]
         compared = _compared(metric, base, other, pair, series)
         budget = budgets.for_metric(base.environment, other.environment, name)
-        if compared.base_value is None and name not in budgets.metrics:
+        named = name in budgets.metrics
+        if compared.base_value is None and not compared.refused and not named:
             if compared.obstacle:
                 text = f"not judged: {metric.title} of {pair.base.title}: {compared.obstacle}"
                 left_out.append(Notice("not-judged", text))
             continue
         notices = (*told, *(Notice("statistics", text) for text in compared.notices))
-        rows.append(Row(base.label, other.label, pair, metric, compared, budget, found, notices))
+        decides = named or not compared.refused
+        rows.append(Row(base.label, other.label, pair, metric, compared, budget, found, notices, decides))
+    if not rows:
+        left_out += told  # nothing else would carry them
     return CellRows(tuple(rows), tuple(left_out), tuple(_not_judged(base, other, pair, judged)))
 
 
@@ -104,7 +110,7 @@ def _compared(
         try:
             return with_samples(metric, *series)
         except TooFewSamples as error:
-            return Compared(None, None, obstacle=error.what)
+            return Compared(None, None, obstacle=error.what, refused=True)
         except ResultsError as error:
             obstacle = f"{_named(error.what, base.label, other.label)}: no interval"
     values = [cell.metrics.get(metric.name) for cell in (pair.base, pair.other)]

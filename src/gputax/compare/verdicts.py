@@ -68,6 +68,7 @@ def _metric(row: Row, judgement: Judgement, force: bool) -> ComparedMetric:
         budget_source=row.budget.source,
         verdict=judgement.verdict,
         reason=judgement.reason,
+        decides=row.decides,
         paired=False,
         differences=row.blocking,
         claim=_claim(row),
@@ -79,8 +80,10 @@ def _metric(row: Row, judgement: Judgement, force: bool) -> ComparedMetric:
 
 def _unit(row: Row) -> str:
     counted: set[Value | None] = {cell.conditions.get("counted") for cell in (row.pair.base, row.pair.other)}
-    only = counted.pop() if len(counted) == 1 else None
-    return f"{only}/s" if row.metric.name == "throughput" and only else row.metric.unit
+    if row.metric.name != "throughput" or counted == {None}:
+        return row.metric.unit
+    # Of two things that are counted neither names the row.
+    return "/s" if None not in counted and len(counted) > 1 else f"{next(each for each in counted if each)}/s"
 
 
 def _claim(row: Row) -> str:

@@ -6,13 +6,13 @@ A budget limits how much *worse* the other side may be; which direction is worse
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from gputax.errors import UsageError, unknown_name
-from gputax.plan.comparability import OVER_BOUND_SHARE, judged_metric
-from gputax.plan.metrics import METRICS
+from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
+from gputax.plan.warnings import Notice
 
 BudgetUnit = Literal["%", "ms"]
 
@@ -35,6 +35,7 @@ METRIC_BUDGETS: dict[str, Budget] = {
     # MLPerf lets 1 % of a server's queries be late in all; a layer may not use up more than that by itself.
     OVER_BOUND_SHARE.name: Budget(1.0, "%", "1 % more of the queries may be late"),
 }
+COMMAND_LINE = "given by --budget"
 SHARING_LAYERS = ("time-slicing", "mps", "mig")
 _MS: dict[str, float] = {"ms": 1.0, "us": 1e-3, "µs": 1e-3, "μs": 1e-3, "s": 1e3}
 _AMOUNT = re.compile(r"\+?\s*(\d+(?:\.\d+)?)\s*(%|ms|us|µs|μs|s)")
@@ -56,7 +57,7 @@ class Budgets:
             return self.metrics[metric]
         default = METRIC_BUDGETS.get(metric)
         if default is not None:
-            return self.general.get("ms", default) if default.unit == "ms" else default
+            return self._general_for(metric) or default
         added = [layer for layer in layers_of(other) if layer not in layers_of(base)]
         changed = [self.layers[layer] for layer in added if layer in self.layers]
         if "%" in self.general and not changed:
@@ -71,12 +72,20 @@ class Budgets:
         return max((*changed, *defaults), key=lambda budget: budget.value)
 
     def over(self, weaker: Budgets) -> Budgets:
-        """Return both together; where they speak of the same thing, this one counts."""
-        return Budgets(
-            {**weaker.metrics, **self.metrics},
-            {**weaker.layers, **self.layers},
-            {**weaker.general, **self.general},
-        )
+        """Return both together; where they speak of the same thing, this one counts, and so does its word for all.
+
+        A metric that the weaker one names stays named: it is judged also where its scenario would leave it out.
+        """
+        named = {name: self._general_for(name) or budget for name, budget in weaker.metrics.items()}
+        layers = {} if "%" in self.general else weaker.layers
+        return Budgets({**named, **self.metrics}, {**layers, **self.layers}, {**weaker.general, **self.general})
+
+    def _general_for(self, metric: str) -> Budget | None:
+        """Return the budget without a name that reaches this metric, if there is one."""
+        default = METRIC_BUDGETS.get(metric)
+        if default is None or default.unit == "ms":
+            return self.general.get("%" if default is None else "ms")
+        return None
 
 
 def layers_of(environment: str) -> tuple[str, ...]:
@@ -91,7 +100,7 @@ def budget_for(base: str, other: str, metric: str) -> Budget:
     return Budgets().for_metric(base, other, metric)
 
 
-def parse_budget(text: str, source: str = "given by --budget") -> tuple[str | None, Budget]:
+def parse_budget(text: str, source: str = COMMAND_LINE) -> tuple[str | None, Budget]:
     """Parse `5%`, `2ms`, `latency_p99=2ms` or `proxy=3%`; the name is None where the budget is for all."""
     name, equals, amount = text.rpartition("=")
     name = name.strip()
@@ -105,7 +114,7 @@ def parse_budget(text: str, source: str = "given by --budget") -> tuple[str | No
     return name or None, budget
 
 
-def parse_budgets(texts: Sequence[str], source: str = "given by --budget") -> Budgets:
+def parse_budgets(texts: Sequence[str], source: str = COMMAND_LINE) -> Budgets:
     """Parse every `--budget` of a command line; none may speak of the same thing twice."""
     metrics: dict[str, Budget] = {}
     layers: dict[str, Budget] = {}
@@ -132,13 +141,25 @@ def budgets_from_table(table: Mapping[str, object], where: str) -> Budgets:
         raise UsageError(error.what, where=where, next_step=error.next_step) from error
 
 
+def unused_budgets(named: Mapping[str, Budget], judged: Iterable[str]) -> list[Notice]:
+    """Return a notice for each metric that the command line names and that nothing was judged by.
+
+    A suite's budgets serve many comparisons, so there the same is no mistake.
+    """
+    return [
+        Notice("unused-budget", f"the budget for {name} was not used: nothing here is judged by it")
+        for name in sorted(set(named) - set(judged))
+        if named[name].source == COMMAND_LINE
+    ]
+
+
 def _is_layer(name: str) -> bool:
     return name in LAYER_BUDGET_PERCENT or name in SHARING_LAYERS
 
 
 def _refuse_wrong_name(name: str, budget: Budget) -> None:
-    names = (*METRICS, *METRIC_BUDGETS, *LAYER_BUDGET_PERCENT, *SHARING_LAYERS)
+    names = (*METRICS, *LAYER_BUDGET_PERCENT, *SHARING_LAYERS)
     if name not in names:
-        raise unknown_name("metric or layer", name, dict.fromkeys(names))
-    if budget.unit == "ms" and (_is_layer(name) or judged_metric(name).unit != "ms"):
+        raise unknown_name("metric or layer", name, names)
+    if budget.unit == "ms" and (_is_layer(name) or METRICS[name].unit != "ms"):
         raise UsageError(f"{name} has no budget in milliseconds", next_step=f"e.g. --budget {name}=5%")

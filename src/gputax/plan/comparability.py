@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gputax.plan.metrics import METRICS, Metric
+from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
+from gputax.plan.micro import MICRO
 
 Value: TypeAlias = str | int | float | bool
 Conditions: TypeAlias = Mapping[str, Value | None]
 """What is known of how a cell was measured; a key that is absent or None is not known."""
 
-OVER_BOUND_SHARE = Metric("over_bound_share", "queries over the bound", "%", "lower")
 # A server's throughput is the rate it was given, and the latency of a batch is its throughput seen from the other
 # side: neither is judged.
 JUDGED: dict[str, tuple[str, ...]] = {
@@ -22,6 +22,8 @@ JUDGED: dict[str, tuple[str, ...]] = {
     "server": ("latency_p50", "latency_p90", "latency_p99", OVER_BOUND_SHARE.name),
     "single-stream": ("latency_mean", "latency_p50", "latency_p90", "latency_p99"),
     "multi-stream": ("latency_mean", "latency_p50", "latency_p90", "latency_p99"),
+    # Operations are single requests, whatever the loop is called.
+    MICRO: ("throughput", "latency_p50", "latency_p90", "latency_p99"),
 }
 # LoadGen logs six significant digits, so that is how equal two rates can be seen to be.
 RELATIVE_TOLERANCE = 1e-4
@@ -119,11 +121,6 @@ def judged_metrics(scenario: str, named: Iterable[str] = ()) -> tuple[str, ...]:
         return tuple(METRICS)
     queries = scenario not in ("offline", "saturate")
     return tuple(dict.fromkeys((*judged, *(name for name in named if queries and name.startswith("latency_")))))
-
-
-def judged_metric(name: str) -> Metric:
-    """Return the metric's facts."""
-    return OVER_BOUND_SHARE if name == OVER_BOUND_SHARE.name else METRICS[name]
 
 
 def differences(a: Conditions, b: Conditions) -> tuple[Difference, ...]:

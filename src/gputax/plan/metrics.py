@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gputax.errors import unknown_name
-
 
 @dataclass(frozen=True)
 class Metric:
@@ -20,6 +18,7 @@ class Metric:
     """For latencies that are a percentile: which one, as a fraction."""
 
 
+OVER_BOUND_SHARE = Metric("over_bound_share", "queries over the bound", "%", "lower")
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -29,14 +28,8 @@ METRICS: dict[str, Metric] = {
         Metric("latency_p90", "p90 latency", "ms", "lower", 0.90),
         Metric("latency_p95", "p95 latency", "ms", "lower", 0.95),
         Metric("latency_p99", "p99 latency", "ms", "lower", 0.99),
+        OVER_BOUND_SHARE,
         Metric("host_to_device", "host-to-device bandwidth", "GB/s", "higher"),
         Metric("device_to_host", "device-to-host bandwidth", "GB/s", "higher"),
     )
 }
-
-
-def metric_named(name: str) -> Metric:
-    """Return the metric, or say which names exist."""
-    if name not in METRICS:
-        raise unknown_name("metric", name, METRICS)
-    return METRICS[name]

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gputax.errors import UsageError, unknown_name
+from gputax.plan import micro
+from gputax.plan.budgets import Budgets, budgets_from_table, parse_budgets
 from gputax.plan.cells import (
     MULTI_STREAM_SAMPLES_PER_QUERY,
     SCENARIOS,
@@ -18,6 +20,7 @@ from gputax.plan.cells import (
     LoadPlan,
     Setup,
 )
+from gputax.plan.driver_choice import refuse_driver_contradictions
 from gputax.plan.workload_facts import workload_facts
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -33,6 +36,9 @@ SCENARIO_KEYS = {
     "max_wait_us",
     "pilot_s",
 }
+MICRO_KEYS = {"duration_s", "min_samples", "max_duration_s", "pilot_s"}
+# A suite that does not speak of `micro`: 1000 runs of each operation, but less than a second.
+MICRO_SIZES = {"duration_s": 0.1, "min_samples": 1000, "max_duration_s": 0.8, "pilot_s": 0.15}
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ class Suite:
     sample_count: int
     loads: Mapping[str, LoadPlan]
     batches: Mapping[str, tuple[int, ...]]
+    budgets: Budgets = field(default_factory=Budgets)
+    """What `duet` and `compare` hold the overhead against; `run` does not judge."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +80,11 @@ def load_suite(name: str) -> Suite:
         candidates = [Path(name)]
     for path in candidates:
         if path.is_file():
-            return parse_suite(path.stem, path.read_text(), str(path))
+            return parse_suite(path.stem, _text(path), str(path))
     if name.endswith(".toml"):
         raise UsageError(f"there is no suite file {name!r}")
+    if Path(name).is_file():
+        raise UsageError(f"{name!r} is no suite file", next_step="a suite is a TOML file whose name ends in .toml")
     raise unknown_name("suite", name, suite_names())
 
 
@@ -84,7 +94,7 @@ def parse_suite(name: str, text: str, where: str) -> Suite:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"not a TOML file: {error}", where=where) from error
-    known = {"title", "official", "scenarios", "sample_count", *SCENARIOS}
+    known = {"title", "official", "scenarios", "sample_count", "budget", micro.MICRO, *SCENARIOS}
     for key in data:
         if key not in known:
             raise _placed(unknown_name("key", key, sorted(known)), where)
@@ -95,37 +105,81 @@ def parse_suite(name: str, text: str, where: str) -> Suite:
     official = bool(data.get("official", False))
     loads, batches = {}, {}
     for scenario in SCENARIOS:
-        section = data.get(scenario, {})
+        section = _section(data, scenario, where)
         for key in section:
             if key not in SCENARIO_KEYS:
                 raise _placed(unknown_name(f"key of [{scenario}]", key, sorted(SCENARIO_KEYS)), where)
         loads[scenario] = _load_plan(section, official, f"{where} [{scenario}]")
         batches[scenario] = _batches(section.get("batch", [1]), f"{where} [{scenario}]")
-    return Suite(name, str(data.get("title", name)), scenarios, int(data.get("sample_count", 64)), loads, batches)
+    sizes = _section(data, micro.MICRO, where)
+    for key in sizes:
+        if key not in MICRO_KEYS:
+            raise _placed(unknown_name(f"key of [{micro.MICRO}]", key, sorted(MICRO_KEYS)), where)
+    loads[micro.MICRO] = _load_plan({**MICRO_SIZES, **sizes}, False, f"{where} [{micro.MICRO}]")
+    budgets = budgets_from_table(_section(data, "budget", where), f"{where} [budget]")
+    title, sample_count = str(data.get("title", name)), int(data.get("sample_count", 64))
+    return Suite(name, title, scenarios, sample_count, loads, batches, budgets)
+
+
+def wanted_budgets(words: Sequence[str], suite: str) -> Budgets:
+    """Return what the command line says, and where it is silent what the named suite says."""
+    given = parse_budgets(words)
+    return given.over(load_suite(suite).budgets) if suite else given
 
 
 def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
     """Return the cells in the order in which they are measured."""
     scenarios = choices.scenarios or suite.scenarios
+    workloads = micro.expanded(choices.workloads)
+    if not scenarios and not all(micro.is_micro(workload) for workload in workloads):
+        raise UsageError(
+            f"the suite {suite.name} names no scenario", next_step='add scenarios = ["offline"] to it, or --scenario'
+        )
     for scenario in scenarios:
         if scenario not in SCENARIOS:
             raise unknown_name("scenario", scenario, SCENARIOS)
     cells = []
-    for workload in choices.workloads:
+    for workload in workloads:
         facts = workload_facts(workload)
+        if micro.is_micro(workload):
+            cells += _micro_cells(suite, choices, workload)
+            continue
         shapes = [(scenario, batch) for scenario in scenarios for batch in _shapes(suite, choices, scenario)]
         setup = Setup(
             workload=workload,
             sample_count=suite.sample_count or facts.official_sample_count,
             max_batch=max(batch for _, batch in shapes),
-            **choices.setup,
+            **_setup(choices, workload),
         )
+        refuse_driver_contradictions(choices.environment, setup)
         for scenario, batch in shapes:
             load = dataclasses.replace(suite.loads[scenario], **choices.load)
             if load.official and scenario == "offline":
                 load = dataclasses.replace(load, min_samples=facts.offline_min_samples)
             cells.append(Cell(setup, scenario, batch, choices.environment, load=load))
     return tuple(cells)
+
+
+def _micro_cells(suite: Suite, choices: Choices, workload: str) -> list[Cell]:
+    """Return the cells of one operation: a closed loop, unless a scenario was asked for by name."""
+    for scenario in choices.scenarios:
+        if scenario not in micro.SCENARIOS:
+            raise UsageError(
+                f"{workload} is one operation after the other: it has no scenario {scenario}",
+                next_step=f"use --scenario {' or '.join(micro.SCENARIOS)}",
+            )
+    if choices.batches not in ((), (1,)):
+        raise UsageError(f"{workload} has no batches", next_step="drop --batch")
+    setup = Setup(workload=workload, sample_count=1, max_batch=1, **_setup(choices, workload))
+    if setup.engine.partition(":")[0] not in (micro.ENGINE, "synthetic"):
+        raise UsageError(f"the engine {setup.engine} cannot run {workload}", next_step="drop --engine")
+    refuse_driver_contradictions(choices.environment, setup)
+    scenarios = choices.scenarios or micro.SCENARIOS[:1]
+    return [Cell(setup, scenario, 1, choices.environment, load=suite.loads[micro.MICRO]) for scenario in scenarios]
+
+
+def _setup(choices: Choices, workload: str) -> dict[str, Any]:
+    return {**choices.setup, "engine": micro.engine_for(workload, str(choices.setup.get("engine", "")))}
 
 
 def _shapes(suite: Suite, choices: Choices, scenario: str) -> tuple[int, ...]:
@@ -154,6 +208,22 @@ def _batches(values: Sequence[Any], where: str) -> tuple[int, ...]:
     if not isinstance(values, list) or not values or not all(type(value) is int and value > 0 for value in values):
         raise UsageError(f"batch = {values!r} is not a list of whole numbers above zero", where=where)
     return tuple(values)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"not a TOML file: {error}", where=str(path)) from error
+
+
+def _section(data: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    section = data.get(name, {})
+    if not isinstance(section, dict):
+        raise UsageError(
+            f"{name} = {section!r} is no table", where=where, next_step=f"write [{name}] and its keys below"
+        )
+    return section
 
 
 def _placed(error: UsageError, where: str) -> UsageError:

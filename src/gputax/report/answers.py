@@ -42,17 +42,12 @@ class LayerAnswer:
 def layer_answer(pair: Pair) -> LayerAnswer:
     """Return the verdict on a pair: that of its worst metric.
 
-    A metric that was refused for want of samples decides nothing while others have numbers: `gputax duet` exits by
-    the same rule. It is said beside the answer.
+    A percentile that was refused for want of samples decides nothing unless a budget names it: `gputax duet` and
+    `gputax compare` exit by the same rule. It is said beside the answer.
     """
-    judged = [row for row in pair.rows if not refused(row)] or list(pair.rows)
+    judged = [row for row in pair.rows if row.metric.decides] or list(pair.rows)
     decisive = min(judged, key=lambda row: (SEVERITY.index(row.metric.verdict), -_share_of_budget(row)))
     return LayerAnswer(pair, decisive.metric.verdict, decisive)
-
-
-def refused(row: Compared) -> bool:
-    """Whether the metric has no number, and not because the sides differ."""
-    return row.metric.verdict == "inconclusive" and wording.finite(row.metric.overhead_percent) is None
 
 
 def _share_of_budget(row: Compared) -> float:
@@ -119,7 +114,7 @@ def _single(answer: LayerAnswer) -> str:
 
 def _not_judged(pair: Pair) -> str:
     """Return what a pass does not cover."""
-    names = dict.fromkeys(wording.metric_title(row.metric.metric) for row in pair.rows if refused(row))
+    names = dict.fromkeys(wording.metric_title(row.metric.metric) for row in pair.rows if not row.metric.decides)
     return f"; {wording.joined(list(names))} could not be judged" if names else ""
 
 
@@ -162,7 +157,8 @@ def _layer_row(answer: LayerAnswer) -> tuple[Cell, ...]:
 
 
 def _tally(pair: Pair) -> str:
-    counts = {verdict: sum(row.metric.verdict == verdict for row in pair.rows) for verdict in SEVERITY}
+    said = [wording.said(row.metric) for row in pair.rows]
+    counts = {verdict: said.count(verdict) for verdict in (*SEVERITY, wording.NOT_JUDGED)}
     tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     return f"of {wording.counted(len(pair.rows), 'metric')}: {tally}" if len(pair.rows) > 1 else ""
 

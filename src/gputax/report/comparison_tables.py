@@ -110,6 +110,8 @@ def pairs_cell(metric: ComparedMetric) -> Cell:
 
 def verdict_cell(metric: ComparedMetric) -> Cell:
     """Return the verdict with its mark, and the reason wherever the numbers beside it do not say it."""
+    if wording.said(metric) == wording.NOT_JUDGED:
+        return Cell(f"{wording.DASH} {wording.NOT_JUDGED}", metric.verdict, detail=reason(metric), tone="muted")
     return Cell(
         wording.marked(metric.verdict),
         metric.verdict,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gputax.plan.metrics import METRICS
@@ -122,14 +122,21 @@ def headlines(rows: Iterable[Compared]) -> tuple[Compared, ...]:
     return tuple(chosen)
 
 
+def run_labels(runs: Sequence[RunSource]) -> list[str]:
+    """Return each run's environment; where several share one, with its directory."""
+    names = [run.record.environment for run in runs]
+    directories = [run.directory.rstrip("/").rsplit("/", 1)[-1] for run in runs]
+    return [
+        f"{name} ({directory})" if names.count(name) > 1 else name
+        for name, directory in zip(names, directories, strict=True)
+    ]
+
+
 def measured_cells(runs: Iterable[RunSource]) -> tuple[Measured, ...]:
     """Return every cell, labelled by environment; where two runs share one, by directory too."""
     runs = tuple(runs)
-    names = [run.record.environment for run in runs]
     cells = []
-    for run in runs:
-        name = run.record.environment
-        label = f"{name} ({run.directory.rstrip('/').rsplit('/', 1)[-1]})" if names.count(name) > 1 else name
+    for run, label in zip(runs, run_labels(runs), strict=True):
         for benchmark in run.record.benchmarks:
             tenants = f" ×{benchmark.tenants}" if benchmark.tenants != 1 else ""
             cells.append(Measured(label + tenants, run.record.device_label, benchmark, run))

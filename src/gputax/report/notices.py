@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from gputax.report import wording
+from gputax.report.grouping import run_labels
 from gputax.report.model import Fact
 from gputax.report.sources import ComparisonSource, RunSource, Sources
 from gputax.results.comparison import Resolution
@@ -54,9 +55,9 @@ def _resolutions(controls: list[Resolution]) -> list[Fact]:
 def warnings_of(sources: Sources) -> tuple[Fact, ...]:
     """Return every warning once, with all the places that share it."""
     places: dict[Fact, list[str]] = {}
-    for run in sources.runs:
+    for run, label in zip(sources.runs, run_labels(sources.runs), strict=True):
         for fact in _run_warnings(run):
-            places.setdefault(fact, []).append(run.record.environment)
+            places.setdefault(fact, []).append(label)
     for source in sources.comparisons:
         for place, fact in _comparison_warnings(source):
             places.setdefault(fact, []).append(place)

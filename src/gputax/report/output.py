@@ -15,8 +15,8 @@ from gputax.report.exporters.html_page import html_page
 from gputax.report.exporters.json_text import json_text
 from gputax.report.exporters.markdown_text import MARKER, markdown_text
 from gputax.report.model import Report
-from gputax.report.sources import COMPARISON_NAME
 from gputax.report.svg import charts_available, standalone_svg
+from gputax.results.comparison import COMPARISON_NAME
 from gputax.results.files import disk_error, write_text
 from gputax.results.store import RECORD_NAME
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from gputax.errors import ResultsError
 from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
 from gputax.report.wording import plain
-from gputax.results.comparison import COMPARISON_SCHEMA_VERSION, Comparison
+from gputax.results.comparison import COMPARISON_NAME, COMPARISON_SCHEMA_VERSION, Comparison
+from gputax.results.reading import checked, read_json
 from gputax.results.record import Benchmark, RunRecord
 from gputax.results.store import RECORD_NAME, read_record, read_samples
 
-COMPARISON_NAME = "comparison.json"
 # What a duet leaves beside its document: every latency of its first and of its second side.
 DUET_SAMPLES = ("samples-a.parquet", "samples-b.parquet")
 Telemetry = dict[str, list[float | None]]
@@ -68,6 +67,7 @@ def read_sources(paths: Sequence[Path]) -> Sources:
 def documents_of(path: Path) -> list[Path]:
     """Return the documents that a path of the command line means."""
     if path.is_file():
+        _refuse_other_files(path)
         return [path]
     here = [path / name for name in (RECORD_NAME, COMPARISON_NAME) if (path / name).is_file()]
     found = here or sorted(
@@ -85,10 +85,7 @@ def documents_of(path: Path) -> list[Path]:
 
 def read_run(directory: Path) -> RunSource:
     """Read a run directory; a file that is missing is noted, a file that is broken is an error."""
-    try:
-        record = read_record(directory)
-    except RecursionError as error:
-        raise ResultsError("cannot be read: nested too deeply", where=str(directory / RECORD_NAME)) from error
+    record = read_record(directory)
     shapes, telemetry, missing = {}, {}, []
     for benchmark in record.benchmarks:
         samples = _inside(directory, benchmark.samples_file)
@@ -115,20 +112,14 @@ def read_compared(path: Path) -> ComparisonSource:
 
 def read_comparison(path: Path) -> Comparison:
     """Read a comparison document, or say why it cannot be one of ours."""
-    data = _read_json(path)
-    version = data.get("schema_version") if isinstance(data, dict) else None
-    if isinstance(version, int) and version > COMPARISON_SCHEMA_VERSION:
+    data = read_json(path)
+    if isinstance(data, dict) and "benchmarks" in data:
         raise ResultsError(
-            f"written by a newer gputax (schema {version}, this one knows {COMPARISON_SCHEMA_VERSION})",
+            "this is a run record, and its samples lie beside it under its own name",
             where=str(path),
-            next_step="upgrade gputax",
+            next_step=f"name the directory that holds it as {RECORD_NAME}",
         )
-    try:
-        return Comparison.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ResultsError(f"not a comparison: {plain(place)}: {first['msg']}", where=str(path)) from error
+    return checked(Comparison, data, COMPARISON_SCHEMA_VERSION, "a comparison", str(path))
 
 
 def cleaned(sources: Sources) -> Sources:
@@ -165,6 +156,19 @@ def _clean(data: Any) -> Any:
     return data
 
 
+def _refuse_other_files(path: Path) -> None:
+    """Refuse logs and texts by name: as JSON they would only seem to be cut short."""
+    with path.open("rb") as file:
+        begin = file.read(64).lstrip()
+    if begin and path.suffix != ".json" and not begin.startswith(b"{"):
+        raise ResultsError(
+            "neither a run record nor a comparison",
+            where=str(path),
+            next_step=f"name a directory that holds {RECORD_NAME} or {COMPARISON_NAME}; `gputax compare` reads texts "
+            "and logs, and with --out DIR writes what a report is made of",
+        )
+
+
 def _inside(directory: Path, name: str) -> Path:
     """Return the file's path; a record may name files of its own directory only."""
     path = directory / name
@@ -194,7 +198,7 @@ def _placed(path: Path) -> Iterator[None]:
 
 
 def _read_telemetry(path: Path) -> Telemetry:
-    data = _read_json(path)
+    data = read_json(path)
     if not isinstance(data, dict) or not all(isinstance(column, list) for column in data.values()):
         raise ResultsError("not telemetry: columns of numbers are expected", where=str(path))
     for name, column in data.items():
@@ -204,15 +208,3 @@ def _read_telemetry(path: Path) -> Telemetry:
     if len({len(column) for column in data.values()}) > 1:
         raise ResultsError("not telemetry: columns of unequal length", where=str(path))
     return data
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        content = path.read_bytes()
-        if not content.strip():
-            raise ResultsError("the file is empty", where=str(path))
-        return json.loads(content)
-    except RecursionError as error:
-        raise ResultsError("cannot be read: nested too deeply", where=str(path)) from error
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"cannot be read: {error}", where=str(path)) from error

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from gputax.plan.metrics import METRICS
 from gputax.results.comparison import ComparedMetric, Verdict
+from gputax.results.importers.source import UNKNOWN, UNNAMED
 from gputax.stats.percentiles import floor_for
 
 DASH = "–"
@@ -21,6 +22,7 @@ LONGEST_TEXT = 600
 UNPRINTABLE = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
 BIDIRECTIONAL = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
 
+NOT_JUDGED = "not judged"
 MARKS: dict[Verdict, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not comparable": "≠"}
 
 
@@ -161,6 +163,11 @@ def evident(metric: ComparedMetric) -> bool:
     return False
 
 
+def said(metric: ComparedMetric) -> str:
+    """Return the verdict in words; what the exit code passes over must not look as if it had decided it."""
+    return metric.verdict if metric.decides or metric.verdict != "inconclusive" else NOT_JUDGED
+
+
 def marked(verdict: Verdict) -> str:
     """Return the verdict with its mark, so that colour is never the only sign."""
     return f"{MARKS[verdict]} {verdict}"
@@ -173,8 +180,9 @@ def metric_title(name: str) -> str:
 
 def cell_title(workload: str, scenario: str, batch_size: int | None, tenants: int = 1) -> str:
     """Return a cell's name without its environment, e.g. `resnet50 offline b8`."""
-    parts = [workload, scenario.replace("_", "-")]
-    if batch_size is not None and parts[1] not in ("single-stream", "multi-stream"):
+    scenario = scenario.replace("_", "-")
+    parts = [name for name in (workload, scenario) if name != UNKNOWN] or [UNNAMED]
+    if batch_size is not None and scenario not in ("single-stream", "multi-stream"):
         parts.append(f"b{batch_size}")
     return " ".join(parts) + (f" ×{tenants}" if tenants != 1 else "")
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from gputax.results.record import Document, WarningRecord
 
 COMPARISON_SCHEMA_VERSION = 1
+COMPARISON_NAME = "comparison.json"
 Verdict = Literal["pass", "fail", "inconclusive", "not comparable"]
 
 
@@ -46,6 +47,9 @@ class ComparedMetric(Document):
     budget_source: str | None = None
     verdict: Verdict
     reason: str
+    decides: bool = Field(
+        default=True, description="false for a percentile that too few samples refuse and that no budget names"
+    )
     paired: bool
     pairs: int | None = None
     pairs_needed: int | None = None

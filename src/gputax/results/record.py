@@ -90,6 +90,11 @@ class Benchmark(Document):
     throughput_half_width_percent: float | None = Field(
         default=None, description="half of the 95 % interval within this run; another run may differ by more"
     )
+    bytes_per_run: int | None = Field(default=None, description="micro's copies: what one run moves")
+    bandwidth_gb_per_s: float | None = Field(default=None, description="bytes_per_run over the mean run, 10^9 bytes")
+    evidence: dict[str, Any] = Field(
+        default_factory=dict, description="what proved that the environment's layers were active, after this cell"
+    )
     session: int = Field(default=1, description="which start of the command measured it; more than 1 after a resume")
     loadgen: LoadGenVerdict | None = None
     valid: bool

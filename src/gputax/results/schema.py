@@ -1,4 +1,4 @@
-"""Write the JSON Schema of the run record: `python -m gputax.results.schema FILE`."""
+"""Write the JSON Schemas of our documents: `python -m gputax.results.schema DIRECTORY`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import json
 import sys
 from pathlib import Path
 
-from gputax.results.record import RunRecord
+from gputax.results.comparison import COMPARISON_SCHEMA_VERSION, Comparison
+from gputax.results.record import SCHEMA_VERSION, Document, RunRecord
+
+SCHEMAS: dict[str, tuple[type[Document], int]] = {
+    "benchmark_results": (RunRecord, SCHEMA_VERSION),
+    "comparison": (Comparison, COMPARISON_SCHEMA_VERSION),
+}
 
 
-def schema_text() -> str:
-    """Return the schema as it is checked in."""
-    schema = RunRecord.model_json_schema()
+def schema_text(name: str) -> str:
+    """Return the schema of `NAME.json` as it is checked in."""
+    document, version = SCHEMAS[name]
+    schema = document.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "gputax benchmark_results.json, schema version 1"
+    schema["title"] = f"gputax {name}.json, schema version {version}"
     return json.dumps(schema, indent=2) + "\n"
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(schema_text())
+    for each in SCHEMAS:
+        (Path(sys.argv[1]) / f"{each}.schema.json").write_text(schema_text(each))

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from gputax.errors import PreflightError, ResultsError
 from gputax.results.files import disk_error, probe_directory, replacing, write_text
+from gputax.results.reading import checked, read_json
 from gputax.results.record import SCHEMA_VERSION, RunRecord
 
 RECORD_NAME = "benchmark_results.json"
@@ -25,25 +25,14 @@ RECORD_NAME = "benchmark_results.json"
 def read_record(directory: Path) -> RunRecord:
     """Read a directory's run record, or say why it cannot be one of ours."""
     path = directory / RECORD_NAME
-    try:
-        data = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise ResultsError("no results here", where=str(path), next_step="gputax run --out DIR") from error
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"cannot be read: {error}", where=str(path)) from error
-    version = data.get("schema_version") if isinstance(data, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise ResultsError(
-            f"written by a newer gputax (schema {version}, this one knows {SCHEMA_VERSION})",
-            where=str(path),
-            next_step="upgrade gputax",
-        )
-    try:
-        return RunRecord.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ResultsError(f"not a run record: {place}: {first['msg']}", where=str(path)) from error
+    if not path.exists():
+        raise ResultsError("no results here", where=str(path), next_step="gputax run --out DIR")
+    return record_from_data(read_json(path), str(path))
+
+
+def record_from_data(data: Any, where: str) -> RunRecord:
+    """Check a parsed record, or say what is wrong with it."""
+    return checked(RunRecord, data, SCHEMA_VERSION, "a run record", where)
 
 
 class ResultDirectory:

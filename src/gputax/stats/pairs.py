@@ -194,5 +194,5 @@ def _design_notices(
         found.append(f"drift: the overhead moved by {drift.percent:+.2f} % during the run (p {drift.p:.2g})")
     if outliers:
         shown = ", ".join(str(i + 1) for i in outliers[:5]) + (" ..." if len(outliers) > 5 else "")
-        found.append(f"{len(outliers)} outlier pairs, kept: {shown}")
+        found.append(f"outliers, kept: {len(outliers)} pairs lie far outside of the others (number {shown})")
     return found

@@ -111,7 +111,7 @@ def _judgement(claim: Claim, alpha: float, cells: int) -> Judgement:
     verdict = _verdict(claim, alpha)
     lower, upper = claim.estimate.one_sided(alpha)
     unit, budget = claim.estimate.unit, claim.budget
-    risk = f"one-sided {100.0 * (1.0 - alpha):.4g} %" + (f", {cells} cells tested" if cells > 1 else "")
+    risk = f"one-sided {100.0 * (1.0 - alpha):.4g} %" + (f", {cells} judged together" if cells > 1 else "")
     needed = None
     if verdict == "pass":
         reason = f"upper bound {upper:.3g} {unit} is below the budget of {budget:g} {unit} ({risk})"

@@ -96,5 +96,12 @@ def test_a_metric_that_nobody_knows_keeps_its_name() -> None:
 def test_one_reason_for_several_metrics_is_said_once() -> None:
     same = {"workload": "unknown", "scenario": "unknown", "batch_size": None, "reason": "bare has no samples"}
     text = shown(document(*(metric(name, "inconclusive", **same) for name in ("latency_mean", "latency_p99"))))
-    assert "inconclusive: unknown mean latency, p99 latency, k8s+proxy: bare has no samples\n" in text
     assert text.count("bare has no samples") == 1
+    assert "inconclusive: unnamed cell mean latency, p99 latency, k8s+proxy: bare has no samples\n" in text
+
+
+def test_what_was_refused_does_not_look_as_if_it_had_decided() -> None:
+    refused = {"base_value": None, "other_value": None, "overhead_percent": None, "reason": "p99 needs 662"}
+    text = shown(document(metric("latency_p99", "inconclusive", decides=False, **refused)))
+    assert "inconclusive" not in text
+    assert "not judged: resnet50 single-stream p99 latency, k8s+proxy: p99 needs 662" in text

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gputax.cli.gate import exit_code
 from gputax.compare.document import compare_sources, with_own_labels
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budgets, parse_budgets
@@ -91,7 +92,7 @@ def test_the_environments_choose_the_budget(cell: Make, source: Make, run: Make)
 def test_many_rows_share_the_risk(compared: Make) -> None:
     comparison = compared()
     assert comparison.settings["judged_together"] == 4
-    assert "4 cells tested" in comparison.metrics[0].reason
+    assert "4 judged together" in comparison.metrics[0].reason
 
 
 def test_every_comparison_says_that_it_is_unpaired(compared: Make) -> None:
@@ -237,7 +238,9 @@ def test_zero_and_missing_values(cell: Make, source: Make) -> None:
     rows = by_metric(comparison)
     assert set(rows) == {"throughput", "latency_p99"}
     assert rows["throughput"].overhead_percent is None
-    assert rows["throughput"].reason == "the base is zero: there is no ratio"
+    assert rows["throughput"].reason == (
+        "the base is zero: there is no ratio; a has no samples: a difference, but no interval"
+    )
     assert rows["latency_p99"].overhead_percent == -100.0
     assert {row.verdict for row in comparison.metrics} == {"inconclusive"}
     assert any("host-to-device" in warning.text and "only a has it" in warning.text for warning in comparison.warnings)
@@ -293,24 +296,29 @@ def test_units_that_count_other_things_are_not_comparable(cell: Make, source: Ma
     row = compare_sources(sides[0], sides[1:], Budgets()).metrics[0]
     assert row.verdict == "not comparable"
     assert row.differences == ("throughput counts: operations and samples",)
+    assert row.unit == "/s"
     same = dataclasses.replace(sides[1], cells=sides[0].cells)
     assert compare_sources(sides[0], [same], Budgets()).metrics[0].unit == "operations/s"
 
 
-def test_a_percentile_below_its_floor_is_told_and_judged_only_when_asked(compared: Make) -> None:
+def test_a_percentile_below_its_floor_has_no_number_and_decides_only_when_asked(compared: Make) -> None:
     comparison = compared(10.0, count=500)
-    assert "latency_p99" not in by_metric(comparison)
-    assert any("p99 needs 662 samples" in warning.text for warning in comparison.warnings)
-    asked = by_metric(compared(10.0, "latency_p99=2ms", count=500))["latency_p99"]
-    assert (asked.verdict, asked.base_value) == ("inconclusive", None)
-    assert "662" in asked.reason
+    row = by_metric(comparison)["latency_p99"]
+    assert (row.verdict, row.base_value, row.overhead_percent, row.decides) == ("inconclusive", None, None, False)
+    assert "p99 needs 662 samples" in row.reason
+    assert [each.metric for each in comparison.metrics if not each.decides] == ["latency_p99"]
+    assert exit_code(comparison) == 0
+    asked = compared(10.0, "latency_p99=2ms", count=500)
+    assert by_metric(asked)["latency_p99"].decides
+    assert exit_code(asked) == 7
+    assert exit_code(compared(10.0, "2ms", count=500)) == 0, "a budget for all names no metric"
 
 
 def test_a_budget_brings_its_metric_along_or_is_said_to_be_unused(compared: Make) -> None:
     assert by_metric(compared(10.0, "latency_p95=5%"))["latency_p95"].verdict == "pass"
     comparison = compared(10.0, "latency_p99=2ms", "host_to_device=5%")
     assert [warning.text for warning in comparison.warnings if warning.code == "unused-budget"] == [
-        "the budget for host_to_device was not used: nothing has it"
+        "the budget for host_to_device was not used: nothing here is judged by it"
     ]
 
 
@@ -328,6 +336,26 @@ def test_several_others_and_labels_of_their_own(cell: Make, source: Make, run: M
     assert {row.other for row in comparison.metrics} == {"bare (b)", "bare (a) #2"}
     assert comparison.settings["judged_together"] == 8
     assert [each.label for each in with_own_labels(sources[:1])] == ["bare"]
+
+
+def test_files_of_the_same_name_are_told_apart_by_their_directories(cell: Make, source: Make) -> None:
+    sources = [source("results", cell(None), path=path) for path in ("old/results.txt", "new/results.txt")]
+    assert [each.label for each in with_own_labels(sources)] == [
+        "results (old/results.txt)",
+        "results (new/results.txt)",
+    ]
+    deep = [source("r", cell(None), path=path) for path in ("a/x/r", "b/x/r")]
+    assert [each.label for each in with_own_labels(deep)] == ["r (a/x/r)", "r (b/x/r)"]
+
+
+def test_what_a_cell_without_any_number_has_to_say_is_not_lost(cell: Make, source: Make) -> None:
+    broken = cell(None, scenario="offline", metrics={}, notices=(Notice("left-out", "left out: throughput is nan"),))
+    good = cell(None, scenario="server", batch_size=8, metrics={"latency_p50": 1.0})
+    comparison = compare_sources(source("a", broken, good), [source("b", broken, good)], Budgets())
+    assert [row.scenario for row in comparison.metrics] == ["server"]
+    assert {"a: left out: throughput is nan", "b: left out: throughput is nan"} <= {
+        warning.text for warning in comparison.warnings
+    }
 
 
 def test_no_metric_in_common_is_an_error(cell: Make, source: Make) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from scipy import stats
 from gputax.compare.estimates import TooFewSamples, with_samples, without_samples
 from gputax.compare.series import CellSeries, cell_series
 from gputax.errors import ResultsError
-from gputax.plan.comparability import OVER_BOUND_SHARE
-from gputax.plan.metrics import METRICS
+from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
 from gputax.results.importers.source import CellSamples
 
 Run = Callable[..., np.ndarray]
@@ -122,8 +120,7 @@ def test_one_sample_has_no_spread(run: Run) -> None:
 def test_bare_numbers_have_a_difference_whose_sign_means_worse(
     name: str, base: float, other: float, percent: float, absolute: float
 ) -> None:
-    metric: Any = METRICS.get(name, OVER_BOUND_SHARE)
-    found = without_samples(metric, base, other, "no samples")
+    found = without_samples(METRICS[name], base, other, "no samples")
     assert (found.overhead_percent, found.overhead_absolute) == pytest.approx((percent, absolute))
     assert (found.percent, found.absolute, found.obstacle) == (None, None, "no samples")
 

@@ -53,9 +53,17 @@ def test_without_a_number_the_reason_is_the_answer() -> None:
 
 
 def test_a_refused_percentile_decides_nothing_while_others_have_numbers() -> None:
-    no_p99 = p99(overhead_percent=None, overhead_absolute=None, verdict="inconclusive", reason="p99 needs 662 requests")
+    refused = {
+        "overhead_percent": None,
+        "overhead_absolute": None,
+        "verdict": "inconclusive",
+        "reason": "p99 needs 662",
+    }
+    no_p99 = p99(**refused, decides=False)
     assert sentence(metric(), no_p99).endswith("within its budget of 5 %; p99 latency could not be judged.")
-    assert sentence(no_p99) == "Undecided, what k8s+proxy costs over bare: p99 needs 662 requests."
+    undecided = "Undecided, what k8s+proxy costs over bare: p99 needs 662."
+    assert sentence(no_p99) == undecided
+    assert sentence(metric(), p99(**refused)) == undecided, "a budget names it"
 
 
 def test_several_layers_are_one_sentence_with_the_worst_first() -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from gputax.errors import ResultsError
 from gputax.report.output import FORMATS, Format, report_text
-from gputax.report.sources import COMPARISON_NAME, DUET_SAMPLES, cleaned, read_comparison, read_sources
+from gputax.report.sources import DUET_SAMPLES, cleaned, read_comparison, read_sources
 from gputax.report.story import build_report, report_on
+from gputax.results.comparison import COMPARISON_NAME
 from gputax.results.files import write_text
 from gputax.results.store import RECORD_NAME, ResultDirectory
 from tests.unit.report.documents import (
@@ -30,14 +31,14 @@ from tests.unit.report.documents import (
 )
 
 BROKEN = {
-    "empty": (b"", "the file is empty|cannot be read"),
-    "blank": (b" \n", "the file is empty|cannot be read"),
-    "truncated": (b'{"schema_version": 1, "metr', "cannot be read"),
-    "binary": (bytes(range(256)), "cannot be read"),
+    "empty": (b"", "the file is empty"),
+    "blank": (b" \n", "the file is empty"),
+    "truncated": (b'{"schema_version": 1, "metr', "JSON that breaks"),
+    "binary": (bytes(range(256)), "a binary file"),
     "a list": (b"[1, 2]", "not a (comparison|run record)"),
     "a number": (b"7", "not a (comparison|run record)"),
     "newer": (b'{"schema_version": 99}', "newer gputax .schema 99, this one knows 1."),
-    "nested": (b"[" * 100_000 + b"]" * 100_000, "nested too deeply|cannot be read"),
+    "nested": (b"[" * 100_000 + b"]" * 100_000, "JSON nested without end"),
 }
 
 
@@ -49,6 +50,24 @@ def test_a_broken_document_is_named_and_explained(tmp_path: Path, name: str, kin
     with pytest.raises(ResultsError, match=message) as caught:
         read_sources([tmp_path])
     assert name in caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what", "next_step"),
+    [
+        ("base.txt", b"Throughput: 5 ops/sec", "neither a run record nor a comparison", "`gputax compare` reads texts"),
+        ("pod.log", bytes(range(1, 200)), "neither a run record nor a comparison", "`gputax compare` reads texts"),
+        ("mine.json", b'{"schema_version": 1, "benchmarks": []}', "this is a run record", RECORD_NAME),
+        (RECORD_NAME, b'{"gpu_info": {}, "benchmarks": []}', "not a run record", "`gputax compare` reads it"),
+    ],
+)
+def test_a_file_that_belongs_elsewhere_is_sent_there(
+    tmp_path: Path, name: str, content: bytes, what: str, next_step: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ResultsError, match=what) as caught:
+        read_sources([tmp_path / name])
+    assert next_step in caught.value.next_step
 
 
 def test_an_unknown_key_is_named(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from gputax.measure.documents import empty_record
 from gputax.plan.cells import Cell, Setup
 from gputax.results.files import probe_directory, write_text
 from gputax.results.record import RunRecord
-from gputax.results.schema import schema_text
+from gputax.results.schema import SCHEMAS, schema_text
 from gputax.results.store import RECORD_NAME, ResultDirectory, default_directory, read_record, read_samples
 
 CELLS = (Cell(Setup("resnet50"), "offline", 1),)
@@ -100,9 +100,10 @@ def test_an_unwritable_directory_is_noticed_before_anything_is_measured(where: s
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "cannot be read"),
-        ("{", "cannot be read"),
-        ("\x00\x01", "cannot be read"),
+        ("", "the file is empty"),
+        ("{", "JSON that breaks"),
+        ("\x00\x01", "a binary file"),
+        ("[" * 100_000, "JSON nested without end"),
         ("[]", "not a run record"),
         ('{"schema_version": 2}', "newer gputax"),
         ('{"schema_version": 1}', "not a run record"),
@@ -141,5 +142,6 @@ def test_the_unfinished_run_of_the_same_plan_is_found_again(tmp_path: Path) -> N
     assert default_directory(tmp_path, "ssh:host/x", "new").name.startswith("ssh-host-x-")
 
 
-def test_the_schema_that_is_checked_in_is_the_one_in_force() -> None:
-    assert (REPOSITORY / "docs/benchmark_results.schema.json").read_text() == schema_text(), "run `make schema`"
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_schema_that_is_checked_in_is_the_one_in_force(name: str) -> None:
+    assert (REPOSITORY / f"docs/{name}.schema.json").read_text() == schema_text(name), "run `make schema`"

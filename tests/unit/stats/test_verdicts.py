@@ -151,7 +151,7 @@ def test_holm_steps_down_and_says_how_many_cells() -> None:
     assert [one.verdict for one in judged] == ["pass", "pass"]
     assert [one.alpha for one in judged] == [0.025, 0.05]
     assert judged[0].cells_tested == 2
-    assert "2 cells tested" in judged[0].reason
+    assert "2 judged together" in judged[0].reason
     assert [one.verdict for one in judge_all([Claim(Normal(3.1), 5.0)] * 2)] == ["inconclusive"] * 2
 
 

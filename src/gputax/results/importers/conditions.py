@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gputax.plan.comparability import Value, conditions_of_facts
+from gputax.plan.micro import is_micro
 from gputax.results.importers.source import device_name_of, printable, scenario_named
 from gputax.results.record import Benchmark, RunRecord
 
@@ -31,7 +32,7 @@ def record_conditions(record: RunRecord, benchmark: Benchmark) -> dict[str, Valu
         "scenario": scenario_named(benchmark.scenario),
         "batch_size": benchmark.batch_size,
         "tenants": benchmark.tenants,
-        "counted": "samples",
+        "counted": "operations" if is_micro(benchmark.workload) else "samples",
         "device": benchmark.device,
         "device_name": device_name_of(record.gpu_info.name),
         # The options are told one by one; those of the synthetic engine are the difference that a test injects.

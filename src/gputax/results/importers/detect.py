@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gputax.errors import ResultsError
+from gputax.results.comparison import COMPARISON_NAME
 from gputax.results.importers import loadgen_directory, older_json, pod_log, result_directory, text_results
 from gputax.results.importers.place import Place
 from gputax.results.importers.source import Format, Source, printable
@@ -36,6 +37,8 @@ def read_source(path: Path) -> Source:
 def _advice(place: Place) -> str:
     if not place.is_directory:
         return "this JSON has neither a schema version nor a list of benchmarks"
+    if (place.path / COMPARISON_NAME).is_file():
+        return "this holds a comparison: `gputax report` shows it; compare takes what was measured"
     names = (RECORD_NAME, loadgen_directory.DETAIL_NAME, loadgen_directory.SUMMARY_NAME)
     for name in names:
         deeper = sorted(place.path.glob(f"*/{name}"))[:3] or sorted(place.path.glob(f"*/*/{name}"))[:3]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY
-from gputax.plan.comparability import OVER_BOUND_SHARE, Value
-from gputax.plan.metrics import METRICS
+from gputax.plan.comparability import Value
+from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
 from gputax.results.importers.findings import Findings
 from gputax.results.importers.loadgen_logs import PREFIX, LoadGenLog, parse_detail
 from gputax.results.importers.loadgen_summary import TITLE, parse_summaries

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from gputax.errors import ResultsError
 from gputax.results.importers.source import printable
+from gputax.results.reading import parse_json, refuse_no_text
 
 # A pod's whole log is some MB; beyond this somebody named a model or a disk image.
 LARGEST_BYTES = 256 * 1024 * 1024
@@ -48,10 +48,7 @@ class Place:
             content = self.path.read_bytes()
         except OSError as error:
             raise ResultsError(f"cannot be read: {error.strerror or error}", where=self.name) from error
-        if not content.strip():
-            raise ResultsError("the file is empty", where=self.name, next_step="measure again")
-        if b"\0" in content:
-            raise ResultsError("a binary file, not results", where=self.name)
+        refuse_no_text(content, self.name)
         return content.decode("utf-8-sig", errors="replace")
 
     @cached_property
@@ -70,15 +67,3 @@ class Place:
 def without_prefix(line: str) -> str:
     """Return a log line as the program wrote it."""
     return _PREFIXES.sub("", line, count=1)
-
-
-def parse_json(text: str, where: str) -> Any:
-    """Parse JSON, or say where it breaks."""
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ResultsError("JSON nested without end: no result file", where=where) from error
-    except ValueError as error:
-        raise ResultsError(
-            f"JSON that breaks: {error}", where=where, next_step="the file was cut short or edited: get it again"
-        ) from error

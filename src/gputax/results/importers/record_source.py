@@ -5,36 +5,18 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from gputax.errors import ResultsError
 from gputax.plan.budgets import layers_of
-from gputax.plan.comparability import OVER_BOUND_SHARE
+from gputax.plan.metrics import OVER_BOUND_SHARE
+from gputax.plan.micro import OPERATIONS
 from gputax.plan.warnings import Notice
 from gputax.results.importers.conditions import record_conditions
 from gputax.results.importers.source import CellSamples, Format, Source, SourceCell, printable, scenario_named, writable
-from gputax.results.record import SCHEMA_VERSION, Benchmark, RunRecord
+from gputax.results.record import Benchmark, RunRecord
 from gputax.results.store import read_samples
-
-
-def record_from_data(data: Any, where: str) -> RunRecord:
-    """Check a parsed record, or say what is wrong with it."""
-    version = data.get("schema_version") if isinstance(data, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise ResultsError(
-            f"written by a newer gputax (schema {version}, this one knows {SCHEMA_VERSION})",
-            where=where,
-            next_step="upgrade gputax",
-        )
-    try:
-        return RunRecord.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = printable(".".join(str(part) for part in first["loc"]))
-        raise ResultsError(f"not a run record: {place}: {printable(first['msg'])}", where=where) from error
 
 
 def source_of_record(record: RunRecord, path: str, kind: Format, directory: Path | None) -> Source:
@@ -100,6 +82,9 @@ def _metrics(benchmark: Benchmark) -> tuple[dict[str, float], list[Notice]]:
         "latency_p99": benchmark.latency_p99_ms,
         OVER_BOUND_SHARE.name: None if share is None else 100.0 * share,
     }
+    operation = OPERATIONS.get(benchmark.workload)
+    if operation is not None and operation.bandwidth_metric:
+        given[operation.bandwidth_metric] = benchmark.bandwidth_gb_per_s
     known = {name: value for name, value in given.items() if value is not None}
     bad = {name: value for name, value in known.items() if not math.isfinite(value) or value < 0.0}
     notices = [Notice("left-out", f"left out: {name} is {value:g}") for name, value in bad.items()]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gputax.errors import ResultsError
 from gputax.results.importers.place import Place
-from gputax.results.importers.record_source import record_from_data, source_of_record
+from gputax.results.importers.record_source import source_of_record
 from gputax.results.importers.source import Source
-from gputax.results.store import RECORD_NAME
+from gputax.results.store import RECORD_NAME, record_from_data
 
 
 def record_place(place: Place) -> Place | None:

@@ -18,6 +18,7 @@ from gputax.plan.warnings import Notice
 
 Format = Literal["gputax", "loadgen", "older-json", "text", "pod-log"]
 UNKNOWN = "unknown"
+UNNAMED = "unnamed cell"
 LONGEST_NAME = 200
 _WORKLOADS = (
     ("resnet50", r"resnet[-_ ]?50"),
@@ -51,7 +52,7 @@ class SourceCell:
     batch_size: int | None = None
     tenants: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """By names of plan.metrics (and `over_bound_share` in percent), in their units; all finite and not negative."""
+    """By names of plan.metrics, in their units; all finite and not negative."""
     conditions: Conditions = field(default_factory=dict)
     valid: bool = True
     invalid_reasons: tuple[str, ...] = ()
@@ -63,9 +64,10 @@ class SourceCell:
     @property
     def title(self) -> str:
         """The cell for people."""
+        named = " ".join(name for name in (self.workload, self.scenario) if name != UNKNOWN) or UNNAMED
         batch = "" if self.batch_size is None else f" batch {self.batch_size}"
         tenants = f" x{self.tenants}" if self.tenants not in (None, 1) else ""
-        return f"{self.workload} {self.scenario}{batch}{tenants}"
+        return f"{named}{batch}{tenants}"
 
 
 @dataclass(frozen=True)

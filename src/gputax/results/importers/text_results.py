@@ -30,7 +30,7 @@ _DIRECTIONS = {
     "host_to_device": re.compile(r"\b(?:host[- ]to[- ]device|h2d|htod|h→d)\b", re.IGNORECASE),
     "device_to_host": re.compile(r"\b(?:device[- ]to[- ]host|d2h|dtoh|d→h)\b", re.IGNORECASE),
 }
-_GPU = re.compile(r"gpu(?: name| model)?", re.IGNORECASE)
+_GPU = re.compile(r"(?:gpu|device)(?: name| model)?", re.IGNORECASE)
 
 
 @dataclass

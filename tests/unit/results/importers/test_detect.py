@@ -114,3 +114,10 @@ def test_a_log_that_begins_with_json_lines_is_still_a_log(tmp_path: Path) -> Non
     summary = "MLPerf Results Summary\nScenario : Offline\nSamples per second: 5\nResult is : VALID\n"
     path.write_text(json.dumps({"level": "info"}) + "\n" + summary)
     assert read_source(path).format == "loadgen"
+
+
+def test_a_duets_directory_is_sent_to_the_report(tmp_path: Path) -> None:
+    (tmp_path / "comparison.json").write_text("{}")
+    with pytest.raises(ResultsError, match="no results that we know") as raised:
+        read_source(tmp_path)
+    assert "`gputax report` shows it" in raised.value.next_step

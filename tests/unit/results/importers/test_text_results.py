@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,17 @@ def test_a_markdown_list(read) -> None:  # type: ignore[no-untyped-def]
     assert cell.load_samples is None
     assert cell.conditions["counted"] == "operations"
     assert "cannot be checked" in cell.claim
+
+
+def test_the_example_in_the_formats_page(read) -> None:  # type: ignore[no-untyped-def]
+    page = (Path(__file__).resolve().parents[4] / "docs/formats.md").read_text()
+    (example,) = re.findall(r"^### Text\n\n```\n(.*?)^```", page, flags=re.M | re.S)
+    (cell,) = read(example).cells
+    assert dict(cell.metrics) == {
+        "throughput": 6977, "latency_mean": 0.14, "latency_p99": 0.198, "host_to_device": 4.31,
+    }  # fmt: skip
+    assert (cell.workload, cell.scenario, cell.batch_size) == ("resnet50", "offline", 32)
+    assert cell.conditions["device_name"] == "Tesla T4"
 
 
 def test_the_output_of_a_program_in_other_units(read) -> None:  # type: ignore[no-untyped-def]

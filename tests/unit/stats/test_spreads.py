@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gputax.compare.spreads import Gap, Ratio, Spread, block_size, mean_spread, percentile_spread, share_spread
 from gputax.stats.series import series_mean
+from gputax.stats.spreads import Gap, Ratio, Spread, block_size, mean_spread, percentile_spread, share_spread
 
 # Too few for blocks, so that ranks are used.
 SHORT = 950

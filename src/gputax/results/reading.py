@@ -1,0 +1,69 @@
+"""Read a document of ours: the file, its JSON, its version and its keys, each with an error that names the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from gputax.errors import ResultsError
+from gputax.results.importers.source import printable
+from gputax.results.record import Document
+
+Kind = TypeVar("Kind", bound=Document)
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file, or say why it is none."""
+    where = printable(str(path), 4096)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ResultsError(f"cannot be read: {error.strerror or error}", where=where) from error
+    refuse_no_text(content, where)
+    return parse_json(content, where)
+
+
+def refuse_no_text(content: bytes, where: str) -> None:
+    """Refuse what a killed program or a wrong name leaves: nothing, or something else than text."""
+    if not content.strip():
+        raise ResultsError("the file is empty", where=where, next_step="measure again")
+    if b"\0" in content:
+        raise ResultsError("a binary file, not results", where=where)
+
+
+def parse_json(text: str | bytes, where: str) -> Any:
+    """Parse JSON, or say where it breaks."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ResultsError("JSON nested without end: no result file", where=where) from error
+    except ValueError as error:
+        raise ResultsError(
+            f"JSON that breaks: {error}", where=where, next_step="the file was cut short or edited: get it again"
+        ) from error
+
+
+def checked(kind: type[Kind], data: Any, newest: int, title: str, where: str) -> Kind:
+    """Return parsed data as a document of this kind; a newer version is refused before its keys are looked at."""
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if isinstance(version, int) and version > newest:
+        raise ResultsError(
+            f"written by a newer gputax (schema {version}, this one knows {newest})",
+            where=where,
+            next_step="upgrade gputax",
+        )
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = printable(".".join(str(part) for part in first["loc"]))
+        if isinstance(data, dict) and "schema_version" not in data and "benchmarks" in data:
+            raise ResultsError(
+                f"not {title}: an older file, without schema version and samples",
+                where=where,
+                next_step="`gputax compare` reads it",
+            ) from error
+        raise ResultsError(f"not {title}: {place}: {printable(first['msg'])}", where=where) from error
