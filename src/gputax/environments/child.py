@@ -1,14 +1,21 @@
-"""A worker process that can be waited for even after an interrupt hit in the middle of waiting."""
+"""A child process that can be waited for even after an interrupt hit in the middle of waiting."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from typing import IO
 
+from gputax.environments.environment import Explain
+from gputax.errors import GputaxError
+
 POLL_S = 0.01
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 
 
 class ChildProcess:
@@ -18,7 +25,15 @@ class ChildProcess:
     then hangs. Here every wait is one system call and nothing is held.
     """
 
-    def __init__(self, words: list[str], environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        words: list[str],
+        environment: dict[str, str],
+        *,
+        on_end: Callable[[], None] | None = None,
+        ends_with_parent: bool = False,
+        explain: Explain | None = None,
+    ) -> None:
         # A session of its own, so that Ctrl-C reaches only the coordinator.
         self._popen = subprocess.Popen(
             words,
@@ -27,11 +42,19 @@ class ChildProcess:
             stderr=subprocess.PIPE,
             start_new_session=True,
             env=environment,
+            preexec_fn=_end_with_parent if ends_with_parent else None,
         )
+        self._on_end = on_end
+        """Ends what was started for this process alone; called once, by the `wait` that sees its end."""
+        self._explain = explain
         self.pid = self._popen.pid
         self.stdin: IO[bytes] | None = self._popen.stdin
         self.stdout: IO[bytes] | None = self._popen.stdout
         self.stderr: IO[bytes] | None = self._popen.stderr
+
+    def explain(self, code: int, words: str) -> GputaxError | None:
+        """Return what its place knows of its end, from the exit code and the last words on stderr."""
+        return self._explain(code, words) if self._explain is not None else None
 
     def poll(self) -> int | None:
         """Return the exit code, or None while it runs; negative for the signal that ended it."""
@@ -58,4 +81,12 @@ class ChildProcess:
             if deadline is not None and time.monotonic() > deadline:
                 raise subprocess.TimeoutExpired("worker", timeout or 0.0)
             time.sleep(POLL_S)
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
         return code
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the coordinator dies: a worker sees its pipe close, other children do not."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -18,6 +18,7 @@ from gputax.plan.load import Load
 from gputax.worker.measurement import measure, measure_slot
 from gputax.worker.preparation import Prepared, prepare
 from gputax.worker.protocol import PROTOCOL_VERSION, decode_message, encode_message
+from gputax.worker.scratch import remove_scratch
 
 PROGRESS_INTERVAL_S = 0.5
 
@@ -38,6 +39,7 @@ class Pipes:
         for line in sys.stdin.buffer:
             self._requests.put(line)
         if self.busy:
+            remove_scratch()
             os._exit(0)  # the coordinator is gone: nobody will read the result, so stop using the device now
         self._requests.put(None)
 
@@ -104,6 +106,10 @@ class Worker:
 
     def _answer(self, request_id: int, request: dict[str, Any]) -> dict[str, Any]:
         match request.get("op"):
+            case "describe" if request.get("about") == "driver":
+                from gputax.worker.probes.driver_library import driver_facts
+
+                return {"driver": driver_facts()}
             case "describe":
                 from gputax.worker.probes.facts import describe
 
@@ -169,7 +175,10 @@ def _unforeseen(error: Exception) -> CellError:
 def main() -> None:
     """Run the worker on this process's stdin and stdout."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which then ends us
-    Worker(Pipes()).serve()
+    try:
+        Worker(Pipes()).serve()
+    finally:
+        remove_scratch()
     sys.stderr.flush()
     # LoadGen, ONNX Runtime and CUDA have threads of their own that may outlive main and abort at exit.
     os._exit(0)

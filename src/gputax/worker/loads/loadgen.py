@@ -98,7 +98,7 @@ def run_loadgen(
     """Run one LoadGen test; `on_failure` must not return, because LoadGen cannot be aborted from Python."""
     loadgen = import_loadgen()
     library = sut.SampleLibrary(area, engine)
-    callbacks = sut.callbacks_for(loadgen, engine, area, library, load, recording, on_failure)
+    callbacks = sut.callbacks_for(sut.System(loadgen, engine, area, library, load, recording, on_failure))
     with tempfile.TemporaryDirectory(prefix="gputax-loadgen-") as log_dir:
         log_settings = loadgen.LogSettings()
         log_settings.enable_trace = False  # cost a null SUT 27 to 49 % of its rate

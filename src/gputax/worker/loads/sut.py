@@ -24,6 +24,8 @@ OFFLINE_COLUMNS = STREAM_COLUMNS
 SERVER_COLUMNS = ("issued_ns", "end_ns", "batch")
 OnFailure = Callable[[BaseException], NoReturn]
 Issue = Callable[[list[int], list[int]], None]
+# clock, run, complete, response, on_failure
+Calls = tuple[Callable[[], int], Callable[[int, int], None], Callable[[list[Any]], None], Callable[..., Any], OnFailure]
 
 
 @dataclass(frozen=True)
@@ -54,25 +56,41 @@ class SampleLibrary:
         """Keep them: the same samples serve the next load."""
 
 
-def callbacks_for(
-    loadgen: Any,
-    engine: Engine,
-    area: SampleArea,
-    library: SampleLibrary,
-    load: Load,
-    recording: Recording,
-    on_failure: OnFailure,
-) -> Callbacks:
+@dataclass(frozen=True)
+class System:
+    """What the callbacks of one load work with."""
+
+    loadgen: Any
+    engine: Engine
+    area: SampleArea
+    library: SampleLibrary
+    load: Load
+    recording: Recording
+    on_failure: OnFailure
+
+    @property
+    def calls(self) -> Calls:
+        """What a callback calls for every query, as plain names: a look-up by attribute there would cost time."""
+        run, loadgen = self.engine.run, self.loadgen
+        return time.perf_counter_ns, run, loadgen.QuerySamplesComplete, loadgen.QuerySampleResponse, self.on_failure
+
+    @property
+    def response(self) -> tuple[int, int]:
+        """Address and size of the first response; those of further samples follow it."""
+        return self.engine.response_address, self.engine.response_bytes
+
+
+def callbacks_for(system: System) -> Callbacks:
     """Return the callbacks of the load's scenario."""
-    match load.scenario:
+    match system.load.scenario:
         case "single-stream":
-            return Callbacks(_single_stream(loadgen, engine, library, recording, on_failure), _no_threads)
+            return Callbacks(_single_stream(system), _no_threads)
         case "server":
-            batcher = Batcher(loadgen, engine, area, library, load, recording, on_failure)
+            batcher = Batcher(system)
             return Callbacks(batcher.issue, batcher.serving)
         case "multi-stream":
-            return Callbacks(_multi_stream(loadgen, engine, area, library, recording, on_failure), _no_threads)
-    return Callbacks(_offline(loadgen, engine, area, library, load, recording, on_failure), _no_threads)
+            return Callbacks(_multi_stream(system), _no_threads)
+    return Callbacks(_offline(system), _no_threads)
 
 
 @contextmanager
@@ -80,14 +98,11 @@ def _no_threads() -> Iterator[None]:
     yield
 
 
-def _single_stream(
-    loadgen: Any, engine: Engine, library: SampleLibrary, recording: Recording, on_failure: OnFailure
-) -> Issue:
+def _single_stream(system: System) -> Issue:
     """One sample, run where it is issued: a hand-over to a thread would add 2 µs and its jitter."""
-    clock, run = time.perf_counter_ns, engine.run
-    complete, response = loadgen.QuerySamplesComplete, loadgen.QuerySampleResponse
-    position_of = library.position_of
-    address, size = engine.response_address, engine.response_bytes
+    clock, run, complete, response, on_failure = system.calls
+    address, size = system.response
+    position_of, recording = system.library.position_of, system.recording
 
     def issue(ids: list[int], indices: list[int]) -> None:
         start_ns = clock()
@@ -102,18 +117,11 @@ def _single_stream(
     return issue
 
 
-def _multi_stream(
-    loadgen: Any,
-    engine: Engine,
-    area: SampleArea,
-    library: SampleLibrary,
-    recording: Recording,
-    on_failure: OnFailure,
-) -> Issue:
+def _multi_stream(system: System) -> Issue:
     """A few samples per query: plain lists beat NumPy here (2 µs against 50 µs with cold caches)."""
-    clock, run = time.perf_counter_ns, engine.run
-    complete, response = loadgen.QuerySamplesComplete, loadgen.QuerySampleResponse
-    address, size = engine.response_address, engine.response_bytes
+    clock, run, complete, response, on_failure = system.calls
+    address, size = system.response
+    area, library, recording = system.area, system.library, system.recording
     position_of: list[int] = []
 
     def issue(ids: list[int], indices: list[int]) -> None:
@@ -136,20 +144,12 @@ def _multi_stream(
     return issue
 
 
-def _offline(
-    loadgen: Any,
-    engine: Engine,
-    area: SampleArea,
-    library: SampleLibrary,
-    load: Load,
-    recording: Recording,
-    on_failure: OnFailure,
-) -> Issue:
+def _offline(system: System) -> Issue:
     """One query with all samples, cut into batches that run in order where they are issued."""
-    clock, run = time.perf_counter_ns, engine.run
-    complete, response = loadgen.QuerySamplesComplete, loadgen.QuerySampleResponse
-    address, size = engine.response_address, engine.response_bytes
-    batch_size = load.batch_size
+    clock, run, complete, response, on_failure = system.calls
+    address, size = system.response
+    area, library, recording = system.area, system.library, system.recording
+    batch_size = system.load.batch_size
 
     def issue(ids: list[int], indices: list[int]) -> None:
         positions = library.position_of[indices]
@@ -183,22 +183,13 @@ def chunk_starts(positions: npt.NDArray[np.int64], batch_size: int) -> tuple[lis
 class Batcher:
     """Server: LoadGen's thread only enqueues; one thread drains the queue into the largest batch it finds."""
 
-    def __init__(
-        self,
-        loadgen: Any,
-        engine: Engine,
-        area: SampleArea,
-        library: SampleLibrary,
-        load: Load,
-        recording: Recording,
-        on_failure: OnFailure,
-    ) -> None:
+    def __init__(self, system: System) -> None:
         self._queue: SimpleQueue[tuple[int, int, int] | None] = SimpleQueue()
-        self._loadgen, self._engine, self._area, self._library = loadgen, engine, area, library
-        self._max_batch = load.batch_size
-        self._max_wait_ns = load.max_wait_us * 1000
-        self._recording = recording
-        self._on_failure = on_failure
+        self._loadgen, self._engine = system.loadgen, system.engine
+        self._area, self._library, self._recording = system.area, system.library, system.recording
+        self._max_batch = system.load.batch_size
+        self._max_wait_ns = system.load.max_wait_us * 1000
+        self._on_failure = system.on_failure
         put, clock = self._queue.put, time.perf_counter_ns
 
         def issue(ids: list[int], indices: list[int]) -> None:
