@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gputax.environments.child import ChildProcess
+from gputax.environments.driver_library import driver_library, library_variables
+from gputax.environments.local_worker import start_local_worker
+from gputax.plan.driver_choice import DriverChoice
 
 
 class Bare:
@@ -14,17 +18,44 @@ class Bare:
 
     name = "bare"
 
+    def __init__(self, driver: DriverChoice | None = None) -> None:
+        self._driver = driver or DriverChoice(needed=False)
+        self._library = ""
+        self.note = ""
+
     def start(self) -> ChildProcess:
         """Start a worker as a child of this process."""
-        return ChildProcess([sys.executable, "-m", "gputax.worker"], {**os.environ, "PYTHONUNBUFFERED": "1"})
+        return start_local_worker(self.surroundings())
+
+    @contextmanager
+    def surroundings(self) -> Iterator[dict[str, str]]:
+        """Give the variables under which any program of this machine finds the driver that was asked for."""
+        if not self._driver.needed:
+            yield dict(os.environ)
+            return
+        library = driver_library(self._driver)
+        self.note, self._library = library.note, str(library.path)
+        if library.is_system:
+            yield dict(os.environ)
+            return
+        with library_variables(library.path, os.environ) as variables:
+            yield variables
 
     def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
-        """Tell that no container lies between: the worker's own cgroup, pid and host name."""
+        """Tell that no container lies between, and that the driver is the one that was meant and no proxy's."""
         host = described.get("host", {})
+        driver = described.get("driver") or {}
+        reasons = []
+        if self._library and driver and driver.get("library") != self._library:
+            reasons.append(f"the worker loaded {driver.get('library') or 'no driver'}, not {self._library}")
+        if driver.get("vgpu") is not None and not self._driver.libcuda:
+            reasons.append("the worker's calls went through a GPU proxy: look at LD_LIBRARY_PATH")
         return {
             "layer": "none",
-            "active": True,
+            "active": not reasons,
+            **({"reasons": reasons} if reasons else {}),
             "pid": described.get("pid"),
             "container_hints": host.get("container_hints"),
             "cgroup": host.get("cgroup"),
+            **({"library": driver.get("library")} if driver.get("library") else {}),
         }

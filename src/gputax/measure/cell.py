@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from gputax.plan.warnings import Notice
 from gputax.results.importers.loadgen_logs import LoadGenLog, parse_detail
 from gputax.stats.percentiles import floor_for
 
+# A number that carries one of these is no number.
+SPOILING = ("clock-jump", "no-evidence")
 PROBE_S = 4.0
 # A probe that costs a third of the measurement or more is not worth it: the measurement itself is the probe.
 PROBE_WORTH = 3.0
@@ -56,11 +59,21 @@ class Measured:
     attempts: tuple[Attempt, ...] = ()
     rate_source: str = ""
 
+    evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
     @property
     def valid(self) -> bool:
-        """Whether the number may be believed: LoadGen says VALID and its clock was not moved under it."""
-        moved = any(notice.code == "clock-jump" for notice in self.notices)
-        return (self.log is None or self.log.valid) and not moved
+        """Whether the number may be believed: LoadGen says VALID, its clock stood still, the layer was there."""
+        spoilt = any(notice.code in SPOILING for notice in self.notices)
+        return (self.log is None or self.log.valid) and not spoilt
+
+    def proven(self, evidence: Mapping[str, Any]) -> Measured:
+        """Return the cell with its evidence; a layer without it gives no number that may be believed."""
+        notices = self.notices
+        if evidence.get("active") is not True:
+            reasons = "; ".join(map(str, evidence.get("reasons") or ())) or "nothing proves it"
+            notices = (*notices, Notice("no-evidence", f"INVALID: {self.cell.environment} was not active: {reasons}"))
+        return dataclasses.replace(self, notices=notices, evidence=evidence)
 
     @property
     def over_bound_share(self) -> float | None:

@@ -85,6 +85,7 @@ def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: st
     device, weights = str(facts["device"]), str(facts.get("weights", "none"))
     engine = parse_engine(cell.setup.engine).name
     is_server = cell.scenario == "server"
+    bytes_per_run = int(facts.get("bytes_per_run", 0)) * cell.batch_size
     return Benchmark(
         scenario=cell.scenario.replace("-", "_"),
         batch_size=cell.batch_size,
@@ -129,6 +130,9 @@ def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: st
         rate_source=measured.rate_source or None,
         attempts=tuple(RateAttempt(**dataclasses.asdict(each)) for each in measured.attempts),
         throughput_half_width_percent=figures.throughput_half_width_percent,
+        bytes_per_run=bytes_per_run or None,
+        bandwidth_gb_per_s=bytes_per_run / figures.mean_ns if bytes_per_run else None,
+        evidence=dict(measured.evidence),
         session=session,
         load={**load.to_dict(), "official": cell.load.official},
         started_at=started_at,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gputax.measure.duet import DuetData
-from gputax.plan.budgets import Budget
+from gputax.plan.budgets import Budget, unused_budgets
 from gputax.plan.metrics import METRICS, Metric
 from gputax.plan.warnings import Notice
 from gputax.results.comparison import ComparedMetric, PairSeries, Resolution
@@ -36,6 +36,7 @@ MAX_SERIES_POINTS = 400
 # A slot's own p90 means something from ten queries on; fewer give the largest value.
 LEAST_QUERIES_FOR_SLOT_P90 = 10
 RESTART_P = 0.01
+MEDIAN_OF_ONE = "a slot holds a single request: its median is its mean"
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,31 @@ class Question:
     other: str
     budgets: dict[str, Budget]
     claim: str
+    named: frozenset[str] = frozenset()
+    """The metrics that a budget names: refused for want of samples, they are inconclusive and not just left out."""
+    bandwidth: str = ""
+    """The metric that takes the place of the mean where a run moves `bytes_per_run`: the same time, in GB/s."""
+    bytes_per_run: int = 0
 
 
 def judge_duet(question: Question, data: DuetData) -> Judged:
     """Return every metric of the scenario with its verdict."""
-    rows = [_paired_row(question, METRICS[name], data) for name in _metrics_of(question.scenario, data)]
+    rows = []
+    for name in _paired_metrics(question):
+        why_not = _slot_refusal(name, data)
+        if not why_not:
+            rows.append(_paired_row(question, METRICS[name], data))
+        elif why_not != MEDIAN_OF_ONE or name in question.named:
+            rows.append(_refused_row(question, METRICS[name], data, why_not))
     rows += [_tail_row(question, METRICS[name], data) for name in TAIL_METRICS.get(question.scenario, ())]
-    return Judged(tuple(rows), _series(question, data), tuple(_notices(data)))
+    named = {name: question.budgets[name] for name in question.named}
+    notices = [*_notices(data), *unused_budgets(named, (row.metric for row in rows))]
+    return Judged(tuple(rows), _series(question, data), tuple(notices))
+
+
+def _paired_metrics(question: Question) -> tuple[str, ...]:
+    names = PAIRED_METRICS[question.scenario]
+    return (question.bandwidth, *names[1:]) if question.bandwidth else names
 
 
 def resolution(data: DuetData) -> Resolution:
@@ -87,16 +106,12 @@ def slot_value(latency_ns: np.ndarray, metric: Metric) -> float:
     return float(np.quantile(latency_ns, metric.percentile))
 
 
-def _metrics_of(scenario: str, data: DuetData) -> list[str]:
-    names = list(PAIRED_METRICS[scenario])
+def _slot_refusal(name: str, data: DuetData) -> str:
+    """Return why the slots are too short for the metric, "" where they are not."""
     fewest = min(min(pair.a_ns.size, pair.b_ns.size) for pair in data.pairs)
-    if fewest < LEAST_QUERIES_FOR_SLOT_P90 and "latency_p90" in names:
-        names.remove("latency_p90")
-    if fewest == 1 and scenario in ("single-stream", "multi-stream"):
-        names.remove("latency_p50")  # of a single request the median is the mean
-    if fewest == 1 and scenario == "saturate":
-        names.remove("latency_p50")
-    return names
+    if name == "latency_p90" and fewest < LEAST_QUERIES_FOR_SLOT_P90:
+        return f"p90 needs {LEAST_QUERIES_FOR_SLOT_P90} queries in each slot, the shortest has {fewest}"
+    return MEDIAN_OF_ONE if name == "latency_p50" and fewest == 1 else ""
 
 
 def _estimate(data: DuetData, metric: Metric) -> PairedEstimate:
@@ -133,14 +148,7 @@ def _tail_row(question: Question, metric: Metric, data: DuetData) -> ComparedMet
     budget = question.budgets[metric.name]
     why_not = refusal(a_blocks, b_blocks, metric.percentile)
     if why_not:
-        judgement = Judgement("inconclusive", why_not)
-        return ComparedMetric(
-            **_common(question, metric, budget, judgement),
-            base_value=None,
-            other_value=None,
-            overhead_percent=None,
-            pairs=len(data.pairs),
-        )
+        return _refused_row(question, metric, data, why_not)
     tail = tail_estimate(a_blocks, b_blocks, metric.percentile)
     percent = budget.unit == "%"
     judgement = judge(tail.overhead, budget.value) if percent else judge_absolute(tail.difference, budget.value)
@@ -153,6 +161,17 @@ def _tail_row(question: Question, metric: Metric, data: DuetData) -> ComparedMet
         overhead_absolute=tail.difference.value,
         ci95_absolute=(_finite(tail.difference.ci95[0]), _finite(tail.difference.ci95[1])),
         pairs=tail.pairs,
+    )
+
+
+def _refused_row(question: Question, metric: Metric, data: DuetData, why: str) -> ComparedMetric:
+    return ComparedMetric(
+        **_common(question, metric, question.budgets[metric.name], Judgement("inconclusive", why)),
+        base_value=None,
+        other_value=None,
+        overhead_percent=None,
+        pairs=len(data.pairs),
+        decides=metric.name in question.named,
     )
 
 
@@ -182,6 +201,8 @@ def _wrong_unit(metric: Metric, budget: Budget) -> Judgement:
 
 def _in_unit(value_ns: float, metric: Metric, question: Question) -> float:
     """Return ns as ms, or as samples per second; a closed loop's value is a batch's time, offline's a sample's."""
+    if metric.unit == "GB/s":
+        return question.bytes_per_run / value_ns
     if metric.name != "throughput":
         return value_ns / 1e6
     return (1 if question.scenario == "offline" else question.batch) * 1e9 / value_ns
@@ -194,7 +215,7 @@ def _series(question: Question, data: DuetData) -> PairSeries:
     return PairSeries(
         workload=question.workload,
         scenario=question.scenario,
-        metric="latency_mean" if question.scenario != "offline" else "throughput",
+        metric=question.bandwidth or ("latency_mean" if question.scenario != "offline" else "throughput"),
         time_s=tuple(pair.time_s - start_s for pair in shown),
         overhead_percent=tuple(100.0 * (pair.b_ns.mean() / pair.a_ns.mean() - 1.0) for pair in shown),
         b_first=tuple(pair.b_first for pair in shown),

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gputax.environments import environment_named
+from gputax.environments import Places, environment_named
+from gputax.errors import ResultsError
 from gputax.measure.duet import Slot
 from gputax.measure.sizing import Pilot
 from gputax.measure.summary import latencies_ns
 from gputax.measure.view import SilentView
 from gputax.measure.worker_session import WorkerSession
 from gputax.plan.cells import Setup
+from gputax.plan.driver_choice import driver_choice
+from gputax.plan.environment_options import EnvironmentOptions
 from gputax.plan.load import Load
+from gputax.plan.micro import is_micro
 
 CLOSED_LOOPS = ("single-stream", "multi-stream", "saturate")
+PILOT_S, MICRO_PILOT_S = 1.0, 0.1
 FloatArray = npt.NDArray[np.float64]
 # For LoadGen slots: the load of one slot, by its seed.
 LoadForSeed = Callable[[int], Load]
@@ -31,20 +37,24 @@ class SideSpec:
     label: str
     environment: str
     setup: Setup
+    options: EnvironmentOptions = field(default_factory=EnvironmentOptions)
 
 
 class WorkerSide:
     """One environment with a warm worker."""
 
-    def __init__(self, spec: SideSpec, scenario: str, batch: int, stall_timeout_s: float = 0.0) -> None:
+    def __init__(
+        self, spec: SideSpec, scenario: str, batch: int, stall_timeout_s: float = 0.0, places: Places | None = None
+    ) -> None:
         self.spec = spec
         self._scenario = scenario
         self._batch = batch
         self._stall_timeout_s = stall_timeout_s
-        self._environment = environment_named(spec.environment)
+        self._environment = environment_named(spec.environment, driver_choice(spec.setup), places, spec.options)
+        self._evidence: dict[str, Any] = {}
         self.load_for: LoadForSeed | None = None
         self._session = self._started()
-        self.pilot = self._session.pilot(batch)
+        self.pilot = self._piloted()
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -57,8 +67,26 @@ class WorkerSide:
         return self._session.described
 
     def evidence(self) -> dict[str, Any]:
-        """What proves that the environment was active."""
-        return self._environment.evidence(self._session.described)
+        """What proved that the environment was active, when it was last asked."""
+        return self._evidence
+
+    def prove(self) -> None:
+        """Take the evidence of all that this worker has done; without it there is no number."""
+        self._evidence = self._session.evidence()
+        if self._evidence.get("active") is not True:
+            reasons = "; ".join(map(str, self._evidence.get("reasons") or ())) or "nothing proves it"
+            raise ResultsError(
+                f"INVALID: {self.spec.environment} was not active: {reasons}",
+                where=f"side {self.spec.label}",
+                next_step="nothing was kept: a layer without evidence gives no number",
+            )
+
+    def take(self, workload: str) -> None:
+        """Load another operation into the same worker, and warm it."""
+        setup = dataclasses.replace(self.spec.setup, workload=workload)
+        self.spec = dataclasses.replace(self.spec, setup=setup)
+        self._session.prepare(setup)
+        self.pilot = self._piloted()
 
     def single_pilot(self) -> Pilot:
         """Warm single requests, for the server's bound."""
@@ -78,13 +106,19 @@ class WorkerSide:
 
     def restart(self) -> None:
         """Replace the worker: where a process lands in memory and on the cores is a variation of its own."""
+        if self._session.usable:
+            self.prove()
         self.end()
         self._session = self._started()
-        self._session.pilot(self._batch)
+        self._piloted()
 
     def end(self) -> None:
         """End the worker."""
         self._session.end()
+
+    def _piloted(self) -> Pilot:
+        # A model's caches and clocks need a second; an operation of microseconds has settled in a tenth of it.
+        return self._session.pilot(self._batch, MICRO_PILOT_S if is_micro(self.spec.setup.workload) else PILOT_S)
 
     def _started(self) -> WorkerSession:
         return WorkerSession(self._environment, self.spec.setup, SilentView(), self._stall_timeout_s)

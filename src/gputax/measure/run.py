@@ -6,13 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gputax.environments import environment_named
+from gputax.environments import Places, environment_named
 from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, UsageError
 from gputax.measure.cell import Measured, measure_cell
 from gputax.measure.documents import benchmark_document, described_record, empty_record, failure_document
 from gputax.measure.view import RunView
 from gputax.measure.worker_session import WorkerSession
 from gputax.plan.cells import Cell, plan_id
+from gputax.plan.driver_choice import driver_choice, share_a_worker
+from gputax.plan.environment_options import EnvironmentOptions
+from gputax.results.micro_text import FILE_NAME as MICRO_TEXT
+from gputax.results.micro_text import micro_text
 from gputax.results.record import RunRecord
 from gputax.results.store import ResultDirectory, now_text
 
@@ -28,6 +32,7 @@ class Run:
         *,
         overwrite: bool = False,
         stall_timeout_s: float = 0.0,
+        options: EnvironmentOptions | None = None,
     ) -> None:
         if len({cell.id for cell in cells}) != len(cells):
             raise UsageError("the plan names the same cell twice", next_step="list each batch and scenario once")
@@ -35,6 +40,7 @@ class Run:
         self._view = view
         self._stall_timeout_s = stall_timeout_s
         self._session: WorkerSession | None = None
+        self._places = Places(options, view.phase)
         self._store = ResultDirectory(directory)
         try:
             self.record = self._starting_record(overwrite)
@@ -53,7 +59,7 @@ class Run:
                 if cell.id not in done:
                     self._view.cell_started(cell, number)
                     self._one(cell)
-            self._update(complete=True)
+            self._update(complete=not self.record.failures)  # so that the same command tries the failed cells again
             self._store.append_event("run ended")
         except KeyboardInterrupt as error:
             self._store.append_event("interrupted")
@@ -63,12 +69,24 @@ class Run:
                 next_step="the same command resumes",
             ) from error
         finally:
-            if self._session is not None:
-                self._session.end()
-            if not self.record.benchmarks and not self.record.failures:
-                self._store.discard()
-            self._store.close()
+            try:
+                if self._session is not None:
+                    self._session.end()
+                self._leave_places()
+            finally:
+                if not self.record.benchmarks and not self.record.failures:
+                    self._store.discard()
+                self._store.close()
         return self.record
+
+    def _leave_places(self) -> None:
+        """Remove what was made for the workers, and keep what the result directory shall tell of it."""
+        self._places.close()
+        if self.record.benchmarks or self.record.failures:
+            for name, text in self._places.files().items():
+                self._store.write_text(name, text)
+        if self._places.api_calls():
+            self._store.append_event("places left", api_calls=self._places.api_calls())
 
     def _starting_record(self, overwrite: bool) -> RunRecord:
         plan = plan_id(self._cells)
@@ -94,6 +112,7 @@ class Run:
         try:
             session = self._session_for(cell)
             measured = measure_cell(session, cell, self._view)
+            measured = measured.proven(session.evidence())
         except (UsageError, PreflightError):
             raise  # the whole run cannot be right; nothing was measured in vain
         except CellError as error:
@@ -102,21 +121,23 @@ class Run:
         self._keep(measured, session, started_at)
 
     def _session_for(self, cell: Cell) -> WorkerSession:
-        if self._session is not None and (self._session.setup != cell.setup or not self._session.usable):
-            self._session.close()
-            self._session = None
-        if self._session is None:
-            environment = environment_named(cell.environment)
-            session = WorkerSession(environment, cell.setup, self._view, self._stall_timeout_s)
-            self._session = session
-            described = described_record(
-                self.record, session.described, session.facts, environment.evidence(session.described)
-            )
-            if self.record.benchmarks:
-                refuse_other_conditions(self.record.fingerprint, described.fingerprint, str(self._store.path))
-            self._store.write_json("environment.json", session.described)
-            self.record = described
-        return self._session
+        session = self._session
+        if session is not None and session.usable and session.setup == cell.setup:
+            return session
+        if session is not None and session.usable and share_a_worker(session.setup, cell.setup):
+            session.prepare(cell.setup)
+        else:
+            if session is not None:
+                session.close()
+            self._session = None  # what the next line may raise must not meet the old one again
+            environment = environment_named(cell.environment, driver_choice(cell.setup), self._places)
+            session = self._session = WorkerSession(environment, cell.setup, self._view, self._stall_timeout_s)
+        described = described_record(self.record, session.described, session.facts, session.evidence())
+        if self.record.benchmarks:
+            refuse_other_conditions(self.record.fingerprint, described.fingerprint, str(self._store.path))
+        self._store.write_json("environment.json", session.described)
+        self.record = described
+        return session
 
     def _keep(self, measured: Measured, session: WorkerSession, started_at: str) -> None:
         cell = measured.cell
@@ -125,9 +146,18 @@ class Run:
             self._store.write_text(f"cells/{cell.id}/{name}", text)
         self._store.write_text(benchmark.telemetry_file, json.dumps(measured.observation.telemetry) + "\n")
         self._store.write_samples(benchmark.samples_file, measured.observation.columns)
-        self._update(benchmarks=(*self.record.benchmarks, benchmark))
+        self._update(benchmarks=(*self.record.benchmarks, benchmark), evidence=self._evidence(measured))
+        text = micro_text(self.record)
+        if text:
+            self._store.write_text(MICRO_TEXT, text)
         self._store.append_event("cell ended", cell=cell.id, valid=benchmark.valid)
         self._view.cell_ended(benchmark)
+
+    def _evidence(self, measured: Measured) -> dict[str, Any]:
+        """Return the run's evidence: that of its last cell, but one cell without it leaves the run without."""
+        cells = [each.evidence for each in self.record.benchmarks if each.evidence]
+        broken = next((each for each in cells if each.get("active") is not True), None)
+        return dict(broken or measured.evidence)
 
     def _fail(self, cell: Cell, error: GputaxError) -> None:
         # An engine that threw leaves its worker in an unknown state: the next cell gets a new one.

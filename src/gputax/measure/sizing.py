@@ -90,7 +90,8 @@ def stream_load(cell: Cell, pilot: Pilot) -> Load:
                 "saturate",
                 batch_size=cell.batch_size,
                 min_duration_s=plan.duration_s,
-                min_queries=PILOT_CALLS,
+                # A plan with a limit asks for a number of runs too; others are sized by their time alone.
+                min_queries=max(PILOT_CALLS, min(plan.min_samples, int(plan.max_duration_s * 1e9 / pilot.call_ns))),
                 expected_latency_ns=int(pilot.call_ns),
             )
     batch = MULTI_STREAM_SAMPLES_PER_QUERY if cell.scenario == "multi-stream" else 1

@@ -14,6 +14,7 @@ from gputax.errors import WorkerError
 from gputax.measure.sizing import Pilot, pilot_load, read_pilot
 from gputax.measure.view import RunView
 from gputax.plan.cells import Setup
+from gputax.plan.driver_choice import driver_choice
 from gputax.plan.load import Load
 from gputax.plan.warnings import Notice
 from gputax.worker.protocol import decode_array
@@ -41,19 +42,33 @@ class WorkerSession:
     """One worker with one setup; loads can be applied until it is closed or dies."""
 
     def __init__(self, environment: Environment, setup: Setup, view: RunView, stall_timeout_s: float = 0.0) -> None:
-        self.setup = setup
         self._view = view
         self._stall_timeout_s = stall_timeout_s
         self.connection = WorkerConnection(environment)
+        self._pilots: dict[int, Pilot] = {}
+        self.facts: dict[str, Any] = {}
         try:
             self.described = self.connection.describe()
-            self.facts = self.connection.call(
-                "prepare", setup=setup.to_dict(), stall_timeout_s=PREPARE_STALL_S, on_event=self._on_event
-            )
+            self.prepare(setup)
         except BaseException:
             self.connection.end()
             raise
-        self._pilots: dict[int, Pilot] = {}
+
+    def prepare(self, setup: Setup) -> None:
+        """Load a setup, in the place of the one before."""
+        self.setup = setup
+        self._pilots.clear()
+        self.facts = self.connection.call(
+            "prepare", setup=setup.to_dict(), stall_timeout_s=PREPARE_STALL_S, on_event=self._on_event
+        )
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what proves that the environment was active until now: the worker's account, held against others'."""
+        described = self.described
+        if driver_choice(self.setup).needed:
+            told = self.connection.call("describe", about="driver", stall_timeout_s=STALL_FLOOR_S)
+            described = {**described, **told}
+        return self.connection.environment.evidence(described)
 
     @property
     def usable(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 Scenario = Literal["offline", "server", "single-stream", "multi-stream", "saturate"]
-Device = Literal["auto", "cpu", "cuda"]
+Device = Literal["auto", "cpu", "cuda", "software"]
 Precision = Literal["fp32", "fp16"]
 SCENARIOS: tuple[str, ...] = get_args(Scenario)
 DEVICES: tuple[str, ...] = get_args(Device)
@@ -37,6 +37,8 @@ class Setup:
     sample_count: int = 64
     max_batch: int = 32
     seed: int = 7
+    libcuda: str = ""
+    """Path of the user's own driver library, for the engine `driver`; empty for the device's own."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setup as it travels to the worker."""

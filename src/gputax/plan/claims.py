@@ -10,6 +10,8 @@ def device_label(device: str, device_name: str) -> str:
             return f"GPU ({device_name})"
         case "cpu":
             return f"CPU ({device_name}), not a GPU"
+        case "software":
+            return f"software device ({device_name}), not a GPU"
     return f"{device} ({device_name}), not a GPU"
 
 
@@ -18,16 +20,20 @@ def claim(scenario: str, engine: str, device: str, weights: str, *, official: bo
     if engine == "synthetic":
         return "programmed delays of the synthetic engine: tests the tool, says nothing of any device"
     parts = []
+    if engine == "driver":
+        parts.append("operations of the CUDA driver, no model")
     if scenario == "saturate":
         parts.append("closed loop without LoadGen")
     elif official and is_mlperf_model:
         parts.append("LoadGen scenario at MLPerf's settings, not a reviewed MLPerf result")
     else:
         parts.append("LoadGen scenario below MLPerf's minimums, not an MLPerf result")
-    if not is_mlperf_model:
+    if not is_mlperf_model and engine != "driver":
         parts.append("not an MLPerf model")
     if weights == "seeded":
         parts.append("seeded weights: speed only, no accuracy")
     if device == "cpu":
         parts.append("CPU number, not a GPU's")
+    if device == "software":
+        parts.append("a software device's number, which says nothing of a GPU's overhead")
     return "; ".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from gputax.errors import UsageError, unknown_name
 ENGINE_OPTIONS: dict[str, dict[str, int | float | str | bool]] = {
     "onnx": {"provider": "auto", "copies": "included", "spin": True, "inter_op": 1},
     "torch": {"compile": False, "cuda_graphs": False, "copies": "included"},
+    "driver": {},
     "synthetic": {
         "latency_us": 1000.0,
         "per_sample_us": 0.0,
@@ -67,4 +69,6 @@ def _typed(engine: str, key: str, value: str, default: int | float | str | bool)
         raise UsageError(f"{engine} option {key}={value!r} is not a number") from error
     if number < 0:
         raise UsageError(f"{engine} option {key}={value} is negative")
+    if not math.isfinite(number):
+        raise UsageError(f"{engine} option {key}={value!r} is not a number")
     return number

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gputax.errors import unknown_name
+from gputax.plan.micro import OPERATIONS, known_names
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ WORKLOADS: dict[str, WorkloadFacts] = {
 
 def workload_facts(name: str) -> WorkloadFacts:
     """Return the facts of the workload, or say which names exist."""
+    if name in OPERATIONS:
+        return WorkloadFacts(name, OPERATIONS[name].title, 0.0, "none", 1, 1, False)
     if name not in WORKLOADS:
-        raise unknown_name("workload", name, WORKLOADS)
+        raise unknown_name("workload", name, known_names(tuple(WORKLOADS)))
     return WORKLOADS[name]

@@ -45,6 +45,7 @@ def prepare(setup: Setup, say: Say) -> Prepared:
         max_batch=setup.max_batch,
         weights=setup.weights,
         seed=setup.seed,
+        libcuda=setup.libcuda,
     )
     say(f"loading {setup.workload} with {spec.name}")
     engine = load_engine(spec.name, request)
@@ -93,7 +94,7 @@ def rounded_sample_count(wanted: int, max_batch: int) -> int:
 
 
 def _inputs(engine: str, setup: Setup, count: int) -> dict[str, Any]:
-    if engine == "synthetic":
+    if engine in ("synthetic", "driver"):
         return {"none": np.zeros((count, 1), dtype=np.int8)}
     from gputax.worker.workloads import load_workload
 

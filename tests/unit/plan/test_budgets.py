@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from gputax.errors import UsageError
-from gputax.plan.budgets import Budgets, budget_for, budgets_from_table, layers_of, parse_budget, parse_budgets
+from gputax.plan.budgets import (
+    Budgets,
+    budget_for,
+    budgets_from_table,
+    layers_of,
+    parse_budget,
+    parse_budgets,
+    unused_budgets,
+)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +137,22 @@ def test_the_command_line_counts_before_the_suite() -> None:
     assert both.for_metric("bare", "bare", "latency_p99").value == 5.0
     assert suite.for_metric("bare", "bare", "throughput").source == "given by mine.toml [budget]"
     assert Budgets().over(suite) == suite
+
+
+def test_a_word_for_all_on_the_command_line_counts_before_the_suites_names() -> None:
+    suite = budgets_from_table({"throughput": "1%", "latency_p99": "1ms", "proxy": "2%"}, "mine.toml [budget]")
+    both = parse_budgets(("10%",)).over(suite)
+    assert both.for_metric("bare", "bare+proxy", "throughput").value == 10.0
+    assert both.for_metric("bare", "bare+proxy", "latency_mean").value == 10.0
+    assert both.for_metric("bare", "bare+proxy", "latency_p99").value == 1.0, "10 % says nothing of milliseconds"
+    assert set(both.metrics) == {"throughput", "latency_p99"}, "what the suite names stays named"
+    assert parse_budgets(("3ms",)).over(suite).for_metric("bare", "bare", "latency_p99").value == 3.0
+
+
+def test_an_unused_budget_is_a_mistake_on_the_command_line_only() -> None:
+    named = parse_budgets(("throughput=1%", "latency_p99=2ms")).metrics
+    assert [notice.code for notice in unused_budgets(named, ["latency_p99"])] == ["unused-budget"]
+    assert unused_budgets(budgets_from_table({"throughput": "1%"}, "mine.toml").metrics, []) == []
 
 
 @pytest.mark.parametrize("table", [{"default": 5}, {"default": "five"}, {"througput": "5%"}])

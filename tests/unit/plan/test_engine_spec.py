@@ -25,6 +25,8 @@ def test_options_take_the_type_of_their_default() -> None:
         ("synthetic:latncy_us=1", "unknown option of engine synthetic 'latncy_us'", "did you mean 'latency_us'?"),
         ("synthetic:latency_us", "has no value", "synthetic:latency_us=VALUE"),
         ("synthetic:latency_us=fast", "is not a number", ""),
+        ("synthetic:latency_us=nan", "is not a number", ""),
+        ("synthetic:latency_us=inf", "is not a number", ""),
         ("synthetic:latency_us=-1", "is negative", ""),
         ("onnx:spin=perhaps", "neither true nor false", ""),
         ("onnx:provider=rocm", "unknown value of onnx option provider", "known: auto, cpu, cuda, tensorrt"),

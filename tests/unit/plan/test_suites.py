@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from gputax.errors import UsageError
+from gputax.plan.budgets import Budgets, parse_budgets
 from gputax.plan.cells import plan_id
-from gputax.plan.suites import Choices, load_suite, parse_suite, plan_cells, suite_names
+from gputax.plan.suites import Choices, load_suite, parse_suite, plan_cells, suite_names, wanted_budgets
 
 
 def test_three_suites_ship() -> None:
@@ -85,6 +86,10 @@ def test_the_plan_id_changes_with_anything_that_shapes_a_number() -> None:
         ("[offline]\nbatch = [0]", "not a list of whole numbers"),
         ("[offline]\nbatch = 8", "not a list of whole numbers"),
         ("[server]\npercentile = 99", "not between 0.5 and 1"),
+        ("offline = 3", "offline = 3 is no table"),
+        ("budget = '5%'", "budget = '5%' is no table"),
+        ("[budget]\ndefault = 5", "default = 5 is no budget"),
+        ("[budget]\nthrougput = '5%'", "unknown metric or layer 'througput'"),
     ],
 )
 def test_a_misspelt_suite_is_refused_and_not_half_understood(text: str, complaint: str) -> None:
@@ -100,6 +105,40 @@ def test_a_suite_of_the_users_own(tmp_path: Path) -> None:
     assert [cell.batch_size for cell in plan_cells(load_suite(str(path)), Choices())] == [2]
     with pytest.raises(UsageError, match="no suite file"):
         load_suite(str(tmp_path / "absent.toml"))
+
+
+def test_a_suite_brings_its_budgets_and_the_command_line_counts_before_them(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[budget]\ndefault = "3%"\nlatency_p99 = "1ms"\nproxy = "4%"\n')
+    budgets = load_suite(str(path)).budgets
+    assert budgets.for_metric("bare", "bare", "throughput").value == 3.0
+    assert budgets.for_metric("bare", "bare", "latency_p99").source == f"given by {path} [budget]"
+    wanted = wanted_budgets(("latency_p99=5ms",), str(path))
+    assert wanted.for_metric("bare", "bare+proxy", "throughput").value == 4.0
+    assert wanted.for_metric("bare", "bare", "latency_p99").value == 5.0
+    assert wanted_budgets(("1%",), "") == parse_budgets(("1%",))
+    assert load_suite("quick").budgets == Budgets(), "the suites that ship leave the layers' own budgets"
+
+
+def test_a_suite_of_budgets_alone_cannot_be_run(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[budget]\ndefault = "3%"\n')
+    with pytest.raises(UsageError, match="names no scenario"):
+        plan_cells(load_suite(str(path)), Choices())
+
+
+def test_a_file_of_another_kind_is_no_suite(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(UsageError, match="is no suite file") as raised:
+        load_suite(str(tmp_path / "results.json"))
+    assert ".toml" in raised.value.next_step
+
+
+def test_a_binary_suite_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\x00\x80")
+    with pytest.raises(UsageError, match="not a TOML file"):
+        load_suite(str(path))
 
 
 def test_an_unknown_suite_names_the_nearest() -> None:

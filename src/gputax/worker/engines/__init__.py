@@ -18,6 +18,10 @@ def load_engine(name: str, request: EngineRequest) -> Engine:
             from gputax.worker.engines.torch import TorchEngine
 
             return TorchEngine(request)
+        case "driver":
+            from gputax.worker.engines.driver import DriverEngine
+
+            return DriverEngine(request)
         case "synthetic":
             from gputax.worker.engines.synthetic import SyntheticEngine
 

@@ -16,7 +16,7 @@ class Engine(Protocol):
     """Executes a workload on rows of the samples it was given."""
 
     device: str
-    """The device in use, read back after loading: `cpu` or `cuda`."""
+    """The device in use, read back after loading: `cpu`, `cuda` or `software`."""
     response_address: int
     """Where the first output of the last run lies, for LoadGen's responses."""
     response_bytes: int
@@ -55,6 +55,7 @@ class EngineRequest:
     max_batch: int
     weights: str = ""
     seed: int = 7
+    libcuda: str = ""
 
 
 class NoResponse:

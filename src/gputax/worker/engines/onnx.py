@@ -174,6 +174,8 @@ def import_onnxruntime() -> Any:
 
 def choose_provider(provider: str, device: str, available: list[str]) -> str:
     """Return `cpu`, `cuda` or `tensorrt`; what was asked for explicitly is used or refused, never replaced."""
+    if device == "software":
+        raise UsageError("ONNX Runtime needs the CUDA runtime, which the software device does not carry")
     wanted = provider if provider != "auto" else {"cpu": "cpu", "cuda": "cuda"}.get(device, "auto")
     if (device == "cpu" and wanted != "cpu") or (device == "cuda" and wanted == "cpu"):
         raise UsageError(f"--device {device} and provider={provider} contradict each other")

@@ -24,10 +24,10 @@ class SyntheticEngine:
     device = "cpu"
 
     def __init__(self, request: EngineRequest) -> None:
-        if request.device == "cuda":
+        if request.device in ("cuda", "software"):
             raise PreflightError(
-                "the synthetic engine has no CUDA device",
-                next_step="drop --device cuda, or use --engine onnx",
+                f"the synthetic engine has no device {request.device}",
+                next_step=f"drop --device {request.device}, or use another engine",
             )
         options = request.options
         self._base_ns = int(float(options["latency_us"]) * 1000)

@@ -51,6 +51,7 @@ def host_facts(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) 
         **_python(),
         "cgroup": own_cgroup_path(root),
         "container_hints": _container_hints(root, environ),
+        "visible_devices": environ.get("NVIDIA_VISIBLE_DEVICES"),
     }
 
 
@@ -146,6 +147,8 @@ def _hypervisor(root: Path, cpuinfo: Mapping[str, str]) -> dict[str, Any]:
     return {
         "hypervisor": True if kind else None if flags is None else "hypervisor" in flags.split(),
         "hypervisor_type": kind,
+        # dom0 says `control_d` here, a guest nothing; only where xenfs is mounted.
+        "xen_capabilities": read_text(root / "proc/xen/capabilities"),
         "machine": " ".join(name for name in names if name) or None,
     }
 

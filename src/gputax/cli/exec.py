@@ -1,0 +1,133 @@
+"""`gputax exec`: any program of the user's inside an environment, untouched."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from gputax.environments import LOCAL_ENVIRONMENTS, local_environment
+from gputax.errors import UsageError, unknown_name
+from gputax.plan.cells import DEVICES
+from gputax.plan.driver_choice import DriverChoice
+
+EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 126, 127
+# What a shell, a service or a scheduler sends to a program it started; the program decides, not we.
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--env", "environment", default="bare+proxy", show_default=True, help="Where the program runs.")
+@click.option("--device", default="auto", show_default=True, help="auto, cuda or software; never replaced in silence.")
+@click.option("--libcuda", default="", metavar="PATH", help="Another driver library, as a file or its directory.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND...")
+def exec_(environment: str, device: str, libcuda: str, command: tuple[str, ...]) -> int:
+    """Run any program of yours in an environment: a driver-API program behind the GPU proxy, for example.
+
+    Its stdin, stdout, stderr, exit code and signals are its own. A proxy that is started for it ends with it.
+    """
+    if environment not in LOCAL_ENVIRONMENTS:
+        raise unknown_name("environment of this machine", environment, LOCAL_ENVIRONMENTS)
+    if device not in DEVICES or device == "cpu":
+        raise unknown_name("device", device, [name for name in DEVICES if name != "cpu"])
+    if command[0].startswith("-"):
+        raise UsageError(f"{command[0]!r} is no command", next_step="gputax exec [OPTIONS] -- COMMAND...")
+    path = str(Path(libcuda).expanduser().resolve()) if libcuda else ""
+    place = local_environment(environment, DriverChoice(device, path))
+    with place.surroundings() as variables:
+        if place.note:
+            click.echo(f"gputax: {place.note}", err=True)
+        code = run_program(command, variables)
+    if code < 0:
+        _die_by(-code)
+    return code
+
+
+def run_program(command: tuple[str, ...], variables: Mapping[str, str]) -> int:
+    """Run it on our own terminal and pipes; returns its exit code, negative for the signal that ended it."""
+    try:
+        with _signals_passed_on() as passed_on:
+            process = subprocess.Popen(command, env=dict(variables))
+            passed_on.to(process.pid)
+            return process.wait()
+    except FileNotFoundError:
+        click.echo(f"gputax: {command[0]}: command not found", err=True)
+        return EXIT_NOT_FOUND
+    except PermissionError as error:
+        click.echo(f"gputax: {command[0]}: {error.strerror}", err=True)
+        return EXIT_NOT_EXECUTABLE
+
+
+class PassedOn:
+    """Hands signals on to a process; those that come before it is known are kept for it."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._early: list[int] = []
+
+    def to(self, pid: int) -> None:
+        """Name the process."""
+        self._pid = pid
+        while self._early:
+            self.hand_on(self._early.pop(0), None)
+
+    def hand_on(self, number: int, frame: FrameType | None) -> None:
+        """Send it on."""
+        if not self._pid:
+            self._early.append(number)
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, number)
+
+    def from_terminal(self, number: int, frame: FrameType | None) -> None:
+        """Send on what did not reach the program too: in the foreground of a terminal the whole group has got it."""
+        if not in_foreground():
+            self.hand_on(number, frame)
+
+
+@contextmanager
+def _signals_passed_on() -> Iterator[PassedOn]:
+    passed_on = PassedOn()
+    before = {number: signal.signal(number, passed_on.hand_on) for number in PASSED_ON}
+    before |= {number: signal.signal(number, passed_on.from_terminal) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        yield passed_on
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def in_foreground() -> bool:
+    """Whether Ctrl-C on our terminal, if we have one, reaches our whole process group."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _die_by(number: int) -> None:
+    """End as the program ended, so that whoever waits for us sees the same."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with contextlib.suppress(OSError, ValueError):
+        signal.signal(number, signal.SIG_DFL)
+    # A dump of our own memory would only be in the way of the program's.
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.kill(os.getpid(), number)

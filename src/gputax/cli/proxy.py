@@ -1,0 +1,148 @@
+"""`gputax proxy`: the GPU proxy of this node, started and looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gputax.environments.driver_library import driver_library
+from gputax.environments.native_parts import LIBVGPU, native_part
+from gputax.environments.proxy_server import SOCKET_VARIABLE, SPIN, ProxyAddress, ProxyOptions, not_ready, read_ready
+from gputax.errors import PreflightError, UsageError
+from gputax.plan.cells import DEVICES
+from gputax.plan.driver_choice import DriverChoice
+
+READY_TIMEOUT_S = 20.0
+
+
+@click.group()
+def proxy() -> None:
+    """The GPU proxy on this node: it alone owns the device, and tenants reach it through libvgpu."""
+
+
+@proxy.command()
+@click.option("--socket", "path", default="", help="Where tenants connect. [default: a directory of yours alone]")
+@click.option("--backend", default="", metavar="PATH", help="The driver it uses, as a file or its directory.")
+@click.option("--device", default="auto", show_default=True, help="Without --backend: auto, cuda or software.")
+@click.option("--memory-mb", default=0, type=click.IntRange(0), help="Device memory of each tenant. [default: all]")
+@click.option("--streams", default=0, type=click.IntRange(0), help="Streams of each tenant.")
+@click.option("--modules", default=0, type=click.IntRange(0), help="Modules of each tenant.")
+@click.option("--launches-per-s", default=0, type=click.IntRange(0), help="Launches per second of each tenant.")
+@click.option("--spin", default="auto", show_default=True, type=click.Choice(SPIN), help="How both sides wait.")
+@click.option("--mode", default="0600", show_default=True, help="Permissions of the socket: who may connect.")
+@click.option("--foreground", is_flag=True, help="Stay here until it ends.")
+def start(path: str, backend: str, device: str, foreground: bool, **limits: Any) -> int:
+    """Start a proxy, and say how tenants connect and how it is stopped."""
+    if device not in DEVICES or device == "cpu":
+        raise UsageError(f"the proxy has no device {device!r}", next_step="use --device auto, cuda or software")
+    address = ProxyAddress(Path(path).expanduser().absolute() if path else default_socket())
+    _refuse_running(address)
+    library = driver_library(DriverChoice(device, backend))
+    if library.note:
+        click.echo(f"gputax: {library.note}", err=True)
+    address.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not path:
+        _refuse_foreign(address.socket.parent)
+    words = ProxyOptions(library.path, **limits).words(address.socket)
+    if foreground:
+        click.echo("\n".join(_connecting(address)), err=True)
+        sys.stderr.flush()
+        os.execv(words[0], words)
+    ready, log = _start_in_background(words, address)
+    lines = [f"GPU proxy {ready.get('pid')} serves {ready.get('device')}, through {ready.get('backend')}"]
+    lines += [*_connecting(address), f"Stop it:  kill {ready.get('pid')}", f"Its log:  {log}"]
+    click.echo("\n".join(lines))
+    return 0
+
+
+@proxy.command()
+@click.option("--socket", "path", default="", help="Its socket. [default: $GPUTAX_PROXY_SOCKET, else that of `start`]")
+@click.option("--json", "as_json", is_flag=True, help="Write its status document.")
+@click.option("--prometheus", is_flag=True, help="Write its counters for Prometheus.")
+def status(path: str, as_json: bool, prometheus: bool) -> int:
+    """Show who uses the device through the proxy, and what for."""
+    if as_json and prometheus:
+        raise UsageError("--json and --prometheus contradict each other", next_step="use one of them")
+    given = path or os.environ.get(SOCKET_VARIABLE, "")
+    address = ProxyAddress(Path(given).expanduser() if given else default_socket())
+    if prometheus:
+        click.echo(address.prometheus(), nl=False)
+    elif as_json:
+        click.echo(json.dumps(address.status(), indent=2))
+    else:
+        from gputax.cli.proxy_table import status_table
+
+        status_table(address.status(), sys.stdout)
+    return 0
+
+
+def default_socket() -> Path:
+    """Return the socket of the one proxy that a user has per node."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    directory = Path(runtime) / "gputax" if runtime else Path(tempfile.gettempdir()) / f"gputax-{os.getuid()}"
+    return directory / "proxy.sock"
+
+
+def _refuse_foreign(directory: Path) -> None:
+    """Refuse a directory that somebody else made, or may write to: its name can be guessed."""
+    facts = directory.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o022:
+        raise PreflightError(
+            "this directory is not yours alone, so that others could take the place of the proxy",
+            where=str(directory),
+            next_step="remove it, or choose another place with --socket",
+        )
+
+
+def _refuse_running(address: ProxyAddress) -> None:
+    try:
+        running = address.status()
+    except PreflightError:
+        return
+    raise PreflightError(
+        f"a proxy (pid {running.get('pid')}) serves this socket already",
+        where=str(address.socket),
+        next_step=f"use it, or end it with `kill {running.get('pid')}`, or choose another --socket",
+    )
+
+
+def _connecting(address: ProxyAddress) -> list[str]:
+    """Return how a tenant comes to use the proxy: two variables, nothing else."""
+    library = native_part(LIBVGPU).resolve().parent
+    return [
+        "Tenants connect with",
+        f"  export LD_LIBRARY_PATH={shlex.quote(str(library))}",
+        f"  export {SOCKET_VARIABLE}={shlex.quote(str(address.socket))}",
+    ]
+
+
+def _start_in_background(words: list[str], address: ProxyAddress) -> tuple[dict[str, Any], Path]:
+    log = address.socket.with_name(address.socket.name + ".log")
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        lines = [line for line in log.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        ready = next((line for line in lines if line.startswith(b"{")), None)
+        if ready is not None:
+            process.returncode = 0  # it outlives us on purpose; nobody waits for it
+            return read_ready(ready), log
+        if process.poll() is not None:
+            break
+        time.sleep(0.02)
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    raise not_ready(log.read_text(errors="replace"))

@@ -1,0 +1,107 @@
+"""What proves that a worker's calls went through the GPU proxy and nowhere else; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MOST_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Intended:
+    """What the environment set up; an empty part was left to a proxy that ran already."""
+
+    libvgpu: str
+    transport: str
+    backend: str = ""
+    same_pid_namespace: bool = True
+    """Whether worker and proxy number processes alike; two pods do not."""
+
+
+def proxy_evidence(driver: Mapping[str, Any], status: Mapping[str, Any], intended: Intended) -> dict[str, Any]:
+    """Hold what the worker tells against what the proxy tells; `active` only if nothing speaks against it."""
+    vgpu = driver.get("vgpu") or {}
+    tenant = tenant_of(status, vgpu.get("tenant"))
+    worker_calls, proxy_calls = _counts(vgpu.get("calls")), _counts((tenant or {}).get("calls"))
+    reasons = [
+        *_way(driver, vgpu, intended),
+        *_tenant(driver, vgpu, tenant, intended),
+        *(_calls(worker_calls, proxy_calls) if tenant is not None else []),
+        *_backend(vgpu, status, intended),
+    ]
+    return {
+        "layer": "proxy",
+        "active": not reasons,
+        "reasons": reasons,
+        "library": driver.get("library"),
+        "backend": status.get("backend"),
+        "device": status.get("device"),
+        "tenant": vgpu.get("tenant"),
+        "transport": vgpu.get("transport"),
+        "wait_policy": vgpu.get("wait_policy") or status.get("wait_policy"),
+        "device_nodes": list(driver.get("device_nodes") or ()),
+        "calls_by_worker": sum(worker_calls.values()),
+        "calls_by_proxy": sum(proxy_calls.values()),
+        "calls": proxy_calls,
+        "proxy_pid": status.get("pid"),
+        "pid": driver.get("pid"),
+    }
+
+
+def tenant_of(status: Mapping[str, Any], number: Any) -> Mapping[str, Any] | None:
+    """Return the proxy's own record of a tenant, alive or ended."""
+    for tenant in (*(status.get("tenants") or ()), *(status.get("ended_tenants") or ())):
+        if number is not None and tenant.get("id") == number:
+            return dict(tenant)
+    return None
+
+
+def _way(driver: Mapping[str, Any], vgpu: Mapping[str, Any], intended: Intended) -> list[str]:
+    reasons = []
+    if driver.get("library") != intended.libvgpu:
+        reasons.append(f"the worker loaded {driver.get('library') or 'no driver'}, not libvgpu ({intended.libvgpu})")
+    if not vgpu:
+        reasons.append("the worker's driver tells of no connection to a proxy")
+    nodes = driver.get("device_nodes") or ()
+    if nodes:
+        reasons.append(f"the worker itself has opened {', '.join(nodes)}")
+    if vgpu and vgpu.get("transport") != intended.transport:
+        reasons.append(f"the transport is {vgpu.get('transport')}, asked for was {intended.transport}")
+    return reasons
+
+
+def _tenant(
+    driver: Mapping[str, Any], vgpu: Mapping[str, Any], tenant: Mapping[str, Any] | None, intended: Intended
+) -> list[str]:
+    if not vgpu:
+        return []
+    if tenant is None:
+        return [f"the proxy knows no tenant {vgpu.get('tenant')}"]
+    if intended.same_pid_namespace and tenant.get("pid") != driver.get("pid"):
+        return [f"the proxy's tenant is process {tenant.get('pid')}, the worker is {driver.get('pid')}"]
+    return []
+
+
+def _calls(worker: Mapping[str, int], proxy: Mapping[str, int]) -> list[str]:
+    if not sum(proxy.values()):
+        return ["no call went through the proxy"]
+    unequal = [name for name in sorted({*worker, *proxy}) if worker.get(name, 0) != proxy.get(name, 0)]
+    shown = [f"{name}: {worker.get(name, 0)} made, {proxy.get(name, 0)} counted" for name in unequal[:MOST_SHOWN]]
+    return [f"the proxy's counters are not the calls that the worker made ({'; '.join(shown)})"] if unequal else []
+
+
+def _backend(vgpu: Mapping[str, Any], status: Mapping[str, Any], intended: Intended) -> list[str]:
+    reasons = []
+    if intended.backend and status.get("backend") != intended.backend:
+        reasons.append(f"the proxy's backend is {status.get('backend')}, asked for was {intended.backend}")
+    for name in ("backend", "device"):
+        if vgpu and vgpu.get(name) != status.get(name):
+            reasons.append(f"the worker was told the {name} {vgpu.get(name)!r}, the proxy has {status.get(name)!r}")
+    return reasons
+
+
+def _counts(calls: Any) -> dict[str, int]:
+    """Return the counters that are not zero: which names are listed is each side's own choice."""
+    return {str(name): int(count) for name, count in calls.items() if count} if isinstance(calls, Mapping) else {}

@@ -1,0 +1,105 @@
+"""Which `libcuda.so.1` this process really uses, and what went through it: read back, never taken for granted."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+SONAME = "libcuda.so.1"
+DESCRIBE = "gputax_vgpu_describe"
+DESCRIBE_BYTES = 1 << 16
+DEVICE_NODES = "/dev/nvidia"
+
+
+def driver_facts() -> dict[str, Any]:
+    """Return what proves how this process reaches its device; nothing is loaded that is not loaded already."""
+    handle = _loaded()
+    return {
+        "pid": os.getpid(),
+        "library": None if handle is None else library_of(handle),
+        "vgpu": None if handle is None else _vgpu(handle),
+        "device_nodes": open_device_nodes(),
+    }
+
+
+def loaded_library() -> str | None:
+    """Return the file behind the `libcuda.so.1` of this process, None where there is none."""
+    handle = _loaded()
+    return None if handle is None else library_of(handle)
+
+
+def library_of(handle: ctypes.CDLL) -> str | None:
+    """Return the file that holds the library's own `cuInit`, as the kernel has it mapped."""
+    address = ctypes.cast(handle.cuInit, ctypes.c_void_p).value or 0
+    with Path("/proc/self/maps").open() as maps:
+        return mapped_file(maps, address)
+
+
+def mapped_file(maps: Iterable[str], address: int) -> str | None:
+    """Return the file that is mapped at the address, by the lines of /proc/PID/maps."""
+    for line in maps:
+        span, *rest = line.rstrip("\n").split(maxsplit=5)
+        low, _, high = span.partition("-")
+        if int(low, 16) <= address < int(high, 16):
+            return rest[4].removesuffix(" (deleted)") if len(rest) == 5 else None
+    return None
+
+
+def open_device_nodes() -> list[str]:
+    """Return the NVIDIA device nodes that this process has open or mapped."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(str(entry.readlink()))
+        except OSError:
+            continue  # the descriptor of this very listing
+    with Path("/proc/self/maps").open() as maps:
+        found |= {line.split(maxsplit=5)[5].strip() for line in maps if DEVICE_NODES in line}
+    return sorted(path for path in found if path.startswith(DEVICE_NODES))
+
+
+def _loaded() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(SONAME, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    except OSError:
+        return None
+
+
+def _vgpu(handle: ctypes.CDLL) -> dict[str, Any] | None:
+    """Return what libvgpu tells of its connection, None for any other library."""
+    describe = getattr(handle, DESCRIBE, None)
+    if describe is None:
+        return None
+    # Posted calls are counted by the proxy when it has done them; after this both have counted all.
+    handle.cuCtxSynchronize()
+    buffer = ctypes.create_string_buffer(DESCRIBE_BYTES)
+    describe(buffer, ctypes.c_size_t(DESCRIBE_BYTES))
+    try:
+        described = json.loads(buffer.value)
+    except ValueError:
+        return {}
+    return described if isinstance(described, dict) else {}
+
+
+def system_driver() -> dict[str, Any]:
+    """Load the system's library, start it, and tell whether it has a device; for a process that ends after it."""
+    try:
+        handle = ctypes.CDLL(SONAME)
+    except OSError as error:
+        return {"path": None, "usable": False, "why": str(error)}
+    path = library_of(handle)
+    code, count = int(handle.cuInit(0)), ctypes.c_int(0)
+    if code == 0:
+        code = int(handle.cuDeviceGetCount(ctypes.byref(count)))
+    if code or count.value < 1:
+        return {"path": path, "usable": False, "why": f"{path}: no device (CUDA error {code})"}
+    return {"path": path, "usable": True, "why": ""}
+
+
+if __name__ == "__main__":
+    json.dump(system_driver(), sys.stdout)

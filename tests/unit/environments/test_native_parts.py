@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gputax.environments.checks.native import check_native, native_facts
+from gputax.environments.driver_library import driver_library, given_library, library_variables
+from gputax.environments.native_parts import PROXY, native_part
+from gputax.errors import PreflightError, UsageError
+from gputax.plan.driver_choice import DriverChoice
+
+
+@pytest.fixture
+def unbuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUTAX_NATIVE", str(tmp_path))
+    return tmp_path
+
+
+def test_what_is_not_built_says_how_to_build_it(unbuilt: Path) -> None:
+    with pytest.raises(PreflightError) as raised:
+        native_part(PROXY)
+    assert raised.value.what == "the GPU proxy is not built"
+    assert raised.value.where == str(unbuilt / "gputax-proxy")
+    assert "make native" in raised.value.next_step
+    with pytest.raises(PreflightError, match="the software device is not built"):
+        driver_library(DriverChoice("software"))
+
+
+def test_the_doctor_names_what_is_missing_and_the_command_that_builds_it(unbuilt: Path) -> None:
+    (finding,) = check_native({"native": native_facts()})
+    assert finding.status == "warn"
+    assert finding.detail == "the software device, libvgpu, the GPU proxy"
+    assert finding.fix_command == "make native"
+    (unbuilt / "gputax-proxy").touch()
+    for name in ("software", "vgpu"):
+        (unbuilt / name).mkdir()
+        (unbuilt / name / "libcuda.so.1").touch()
+    (finding,) = check_native({"native": native_facts()})
+    assert finding.status == "ok"
+    assert check_native({}) == [], "a worker elsewhere is not asked for what is built here"
+
+
+def test_a_library_is_named_by_file_or_by_directory(tmp_path: Path) -> None:
+    library = tmp_path / "libcuda.so.1"
+    library.touch()
+    other = tmp_path / "libmine.so"
+    other.touch()
+    assert given_library(str(tmp_path)) == library
+    assert given_library(str(other)) == other
+    with pytest.raises(UsageError, match="names no library"):
+        given_library(str(tmp_path / "nothing.so"))
+
+
+def test_a_link_leads_the_loader_to_it_and_is_gone_afterwards(tmp_path: Path) -> None:
+    library = tmp_path / "libmine.so"
+    library.touch()
+    with library_variables(library, {"LD_LIBRARY_PATH": "/opt/lib", "A": "b"}) as variables:
+        first, rest = variables["LD_LIBRARY_PATH"].split(":")
+        assert (Path(first) / "libcuda.so.1").resolve() == library
+        assert rest == "/opt/lib"
+        assert variables["A"] == "b"
+    assert not Path(first).exists()
+    with library_variables(library, {}) as variables:
+        assert ":" not in variables["LD_LIBRARY_PATH"], "an empty part would be the present directory"
