@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import time
 from collections.abc import Iterator
@@ -10,9 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
 from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
 from gputax.plan.engine_spec import ENGINE_OPTIONS, parse_engine
-from gputax.worker.engines import load_engine
+from gputax.plan.micro import OPERATIONS
+from gputax.worker.engines import driver_operations, load_engine
+from gputax.worker.engines.driver import verified_device
 from gputax.worker.engines.engine import Engine, EngineRequest
 from gputax.worker.engines.onnx import choose_provider, verified_provider
 from gputax.worker.samples import SampleArea
@@ -22,12 +26,17 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None and importlib.util.fin
 CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider"
 
 
+# Engines that do not run a model on the CPU: workload and device that stand for them here.
+OTHERS = {"driver": ("micro:operation", "software")}
+
+
 def request(spec: str, **changes: Any) -> EngineRequest:
     engine = parse_engine(spec)
+    workload, device = OTHERS.get(engine.name, ("resnet50", "cpu"))
     values: dict[str, Any] = {
-        "workload": "resnet50",
+        "workload": workload,
         "options": engine.options,
-        "device": "cpu",
+        "device": device,
         "precision": "fp32",
         "threads": 1,
         "max_batch": MAX_BATCH,
@@ -36,7 +45,7 @@ def request(spec: str, **changes: Any) -> EngineRequest:
 
 
 def inputs(engine: str, count: int = 8) -> dict[str, Any]:
-    if engine == "synthetic":
+    if engine in ("synthetic", "driver"):
         return {"none": np.zeros((count, 1), dtype=np.int8)}
     from gputax.worker.workloads import load_workload
 
@@ -51,6 +60,9 @@ def loaded(request: pytest.FixtureRequest) -> Iterator[tuple[str, Engine, Sample
     name = request.param
     if name == "torch" and not HAS_TORCH:
         pytest.skip("torch and transformers are not installed (make test-torch installs them)")
+    if name == "driver":
+        # An environment leads the loader to it before the process starts; here the library is simply there first.
+        ctypes.CDLL(str(native_part(SOFTWARE_DEVICE)), mode=ctypes.RTLD_GLOBAL)
     engine = load_engine(name, globals()["request"](name))
     area = SampleArea(engine.adapt_inputs(inputs(name)), MAX_BATCH)
     engine.load_samples(area.arrays)
@@ -63,7 +75,7 @@ class TestEngine:
         name, engine, _ = loaded
         facts = engine.facts()
         assert facts["engine"] == name
-        assert engine.device == "cpu"
+        assert engine.device == OTHERS.get(name, ("", "cpu"))[1]
         assert facts["provider"]
         assert facts["precision"] in ("fp32", "none")
         assert facts["threads"] == 1
@@ -212,6 +224,8 @@ def test_a_provider_that_gave_way_while_loading_is_an_error() -> None:
         ("onnx", {"device": "cuda"}, PreflightError),
         ("onnx", {"weights": "/nowhere/model.onnx"}, PreflightError),
         ("synthetic", {"device": "cuda"}, PreflightError),
+        ("onnx", {"device": "software"}, UsageError),
+        ("driver", {"workload": "resnet50"}, UsageError),
     ],
 )
 def test_what_cannot_be_had_is_refused_before_any_load(spec: str, changes: dict[str, Any], kind: type) -> None:
@@ -224,3 +238,57 @@ def test_torch_says_how_to_get_it() -> None:
     with pytest.raises(PreflightError) as raised:
         load_engine("torch", request("torch"))
     assert "gputax[torch]" in raised.value.next_step
+
+
+@pytest.fixture(scope="module")
+def software() -> None:
+    ctypes.CDLL(str(native_part(SOFTWARE_DEVICE)), mode=ctypes.RTLD_GLOBAL)
+
+
+@pytest.mark.usefixtures("software")
+class TestDriver:
+    @pytest.mark.parametrize("workload", sorted(OPERATIONS))
+    def test_every_operation_runs_and_is_checked(self, workload: str) -> None:
+        engine = load_engine("driver", request("driver", workload=workload))
+        facts = engine.facts()
+        assert facts["device_name"].startswith("gputax software device")
+        assert facts["bytes_per_run"] == OPERATIONS[workload].bytes_per_run
+        engine.run(0, 2)
+        engine.close()
+
+    def test_all_memory_is_given_back(self) -> None:
+        from cuda.bindings import driver
+
+        def free() -> int:
+            driver.cuInit(0)
+            _, device = driver.cuDeviceGet(0)
+            _, context = driver.cuDevicePrimaryCtxRetain(device)
+            driver.cuCtxSetCurrent(context)
+            _, left, _ = driver.cuMemGetInfo()
+            driver.cuDevicePrimaryCtxRelease(device)
+            return int(left)
+
+        before = free()
+        for workload in ("micro:copy-in-100MB", "micro:operation"):
+            load_engine("driver", request("driver", workload=workload)).close()
+        assert free() == before
+
+    def test_a_wrong_answer_fails_before_anything_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(driver_operations, "SCALE", 5.0)
+        real = driver_operations.kernel_arguments
+        monkeypatch.setattr(driver_operations, "kernel_arguments", lambda out, a, b, scale: real(out, a, b, 4.0))
+        for workload in ("micro:operation", "micro:launch"):
+            with pytest.raises(EngineError, match="the device gave a wrong answer"):
+                load_engine("driver", request("driver", workload=workload))
+
+    @pytest.mark.parametrize("device", ["cuda", "cpu"])
+    def test_the_software_device_is_never_taken_for_another(self, device: str) -> None:
+        with pytest.raises(PreflightError):
+            load_engine("driver", request("driver", device=device))
+
+
+def test_a_gpu_is_not_taken_for_the_software_device() -> None:
+    assert verified_device("auto", "Tesla T4") == "cuda"
+    assert verified_device("auto", "gputax software device [kernel 125 us]") == "software"
+    with pytest.raises(PreflightError, match="software was asked for, but the driver's device is 'Tesla T4'"):
+        verified_device("software", "Tesla T4")

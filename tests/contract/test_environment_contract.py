@@ -3,46 +3,79 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from gputax.environments import ENVIRONMENTS, environment_named
+from gputax.environments import LOCAL_ENVIRONMENTS, environment_named, local_environment
 from gputax.environments.connection import WorkerConnection
 from gputax.errors import UsageError
+from gputax.plan.budgets import layers_of
 from gputax.plan.cells import Setup
+from gputax.plan.driver_choice import DriverChoice, driver_choice
 from gputax.plan.load import Load
 from gputax.worker.protocol import decode_array
 
+SOFTWARE = DriverChoice("software")
+SYNTHETIC = Setup("resnet50", engine="synthetic:latency_us=300")
+DRIVER = Setup("micro:operation", engine="driver", device="software")
 
-@pytest.mark.parametrize("name", ENVIRONMENTS)
+
+def children() -> set[int]:
+    listing = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(os.getpid())], capture_output=True, text=True)
+    return {int(line.split()[0]) for line in listing.stdout.splitlines() if line.split()[1] != "ps"}
+
+
+@pytest.mark.parametrize("name", LOCAL_ENVIRONMENTS)
 class TestEnvironment:
     def test_bears_its_name(self, name: str) -> None:
         assert environment_named(name).name == name
 
-    def test_runs_a_worker_from_description_to_measurement(self, name: str) -> None:
-        with WorkerConnection(environment_named(name)) as connection:
+    @pytest.mark.parametrize("setup", [SYNTHETIC, DRIVER], ids=lambda setup: setup.workload)
+    def test_runs_a_worker_from_description_to_measurement(self, name: str, setup: Setup) -> None:
+        environment = environment_named(name, driver_choice(setup))
+        with WorkerConnection(environment) as connection:
             described = connection.describe()
-            setup = Setup("resnet50", engine="synthetic:latency_us=300")
             connection.call("prepare", setup=setup.to_dict(), stall_timeout_s=30)
             load = Load("saturate", min_queries=20)
             answer = connection.call("measure", load=load.to_dict(), stall_timeout_s=30)
             assert len(decode_array(answer["columns"]["end_ns"])) == 20
-            assert environment_named(name).evidence(described)["active"] is True
+            described |= connection.call("describe", about="driver", stall_timeout_s=30)
+            evidence = environment.evidence(described)
+        # A layer that carries the driver's calls is proven by them: an engine that makes none leaves it unproven.
+        unused = "proxy" in layers_of(name) and setup is SYNTHETIC
+        assert evidence["active"] is not unused, evidence.get("reasons")
+        assert bool(evidence.get("reasons")) is unused
 
     def test_two_workers_do_not_disturb_each_other(self, name: str) -> None:
         with (
-            WorkerConnection(environment_named(name)) as one,
-            WorkerConnection(environment_named(name)) as other,
+            WorkerConnection(environment_named(name, SOFTWARE)) as one,
+            WorkerConnection(environment_named(name, SOFTWARE)) as other,
         ):
             assert one.describe()["pid"] != other.describe()["pid"]
 
     def test_leaves_no_process_behind(self, name: str) -> None:
-        connection = WorkerConnection(environment_named(name))
-        pid = connection.pid
+        before = children()
+        connection = WorkerConnection(environment_named(name, SOFTWARE))
         connection.describe()
+        assert connection.pid in children()
         connection.close()
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+        assert children() == before
+
+    def test_leaves_no_file_behind(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        with WorkerConnection(environment_named(name, SOFTWARE)) as connection:
+            connection.describe()
+        assert list(tmp_path.iterdir()) == []
+
+    def test_leads_any_other_program_to_its_driver(self, name: str) -> None:
+        code = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+        with local_environment(name, SOFTWARE).surroundings() as variables:
+            done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True)
+        assert done.stdout == "0\n", done.stderr
 
 
 def test_an_interrupt_in_the_middle_of_waiting_does_not_make_the_next_wait_hang(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,12 +24,14 @@ SYNTHETIC = Setup("resnet50", engine="synthetic:latency_us=500", sample_count=8,
 class Coordinator:
     """Speaks raw lines, so that nothing of our own client hides a fault of the worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, temporary: Path) -> None:
+        # Nobody removes here what a killed worker leaves, so it goes with the test.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "gputax.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(temporary)},
         )
         assert self.process.stdin
         assert self.process.stdout
@@ -52,8 +55,8 @@ class Coordinator:
 
 
 @pytest.fixture
-def worker() -> Iterator[Coordinator]:
-    coordinator = Coordinator()
+def worker(tmp_path: Path) -> Iterator[Coordinator]:
+    coordinator = Coordinator(tmp_path)
     yield coordinator
     if coordinator.process.poll() is None:
         coordinator.process.kill()

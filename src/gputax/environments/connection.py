@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from typing import IO, Any
 
-from gputax.environments.environment import Environment
-from gputax.errors import WorkerError, error_from_dict
+from gputax import __version__
+from gputax.environments.environment import Environment, ExplainsItsEnd
+from gputax.errors import GputaxError, PreflightError, WorkerError, error_from_dict
 from gputax.worker.protocol import MAX_LINE_BYTES, PROTOCOL_VERSION, decode_message, encode_message
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -21,6 +22,8 @@ MAX_NONSENSE_BYTES = 64 * 1024
 KEPT_STDERR_BYTES = 16 * 1024
 READ_BYTES = 1 << 20
 CLOSE_TIMEOUT_S = 10.0
+# A process that closed its pipe is about to end; its exit code says why.
+LAST_WORDS_S = 1.0
 
 
 class WorkerConnection:
@@ -50,6 +53,12 @@ class WorkerConnection:
                 f"the worker speaks protocol {described.get('protocol')}, this gputax speaks {PROTOCOL_VERSION}",
                 where=f"environment {self.environment.name}",
                 next_step="install the same gputax version on both sides",
+            )
+        if described.get("version") != __version__:
+            raise PreflightError(
+                f"the worker is gputax {described.get('version')}, this is gputax {__version__}",
+                where=f"environment {self.environment.name}",
+                next_step="install the same version on both sides; an image is built anew, or named with --image",
             )
         return described
 
@@ -141,7 +150,8 @@ class WorkerConnection:
             ready, _, _ = select.select([descriptor], [], [], max(0.0, remaining_s))
             if not ready:
                 self.end()
-                raise WorkerError(
+                explained = self._explained(self._process.wait())
+                raise explained or WorkerError(
                     f"no progress in {op!r} for {stall_timeout_s:g} s: the worker was ended",
                     where=self._where(),
                     next_step="raise --stall-timeout if this device is just slow; its last words: " + self._words(),
@@ -173,9 +183,18 @@ class WorkerConnection:
                 self._stderr += data
                 del self._stderr[:-KEPT_STDERR_BYTES]
 
-    def _died(self) -> WorkerError:
+    def _explained(self, code: int) -> GputaxError | None:
+        return self._process.explain(code, self._words()) if isinstance(self._process, ExplainsItsEnd) else None
+
+    def _died(self) -> GputaxError:
+        # Its exit code tells more than the signal with which we would end it now.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(LAST_WORDS_S)
         self.end()
         code = self._process.wait()
+        explained = self._explained(code)
+        if explained is not None:
+            return explained
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         memory = " (out of memory?)" if code == -9 else ""
         return WorkerError(

@@ -20,6 +20,7 @@ from gputax.environments.checks.host import (
     check_noise,
 )
 from gputax.environments.checks.libraries import check_loadgen, check_onnxruntime, check_python
+from gputax.environments.checks.native import check_native
 
 __all__ = ["Disk", "Finding", "Status", "diagnose", "inspect_disk"]
 
@@ -27,6 +28,7 @@ CHECKS: tuple[Callable[[Mapping[str, Any]], list[Finding]], ...] = (
     check_python,
     check_loadgen,
     check_onnxruntime,
+    check_native,
     check_gpu,
     check_cpu,
     check_governor,

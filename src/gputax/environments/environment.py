@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from typing import IO, Any, Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import IO, Any, Protocol, TypeAlias, runtime_checkable
+
+from gputax.errors import GputaxError
+
+Explain: TypeAlias = Callable[[int, str], GputaxError | None]
+"""(exit code, last words on stderr) of a worker that ended: what its place knows of it, None where that is nothing."""
 
 
 class WorkerProcess(Protocol):
@@ -26,6 +33,15 @@ class WorkerProcess(Protocol):
         ...
 
 
+@runtime_checkable
+class ExplainsItsEnd(Protocol):
+    """A worker whose place knows more of its end than an exit code: a pod was deleted, a host key is missing."""
+
+    def explain(self, code: int, words: str) -> GputaxError | None:
+        """Return the error to raise instead of the general one."""
+        ...
+
+
 class Environment(Protocol):
     """Where a worker runs: a place plus layers."""
 
@@ -36,5 +52,20 @@ class Environment(Protocol):
         ...
 
     def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
-        """Return what proves that the place and its layers were active, from the worker's own description."""
+        """Return what proves that the place and its layers were active, from the worker's own description.
+
+        `active` is the answer, `reasons` says what speaks against it. `described` holds the worker's account of its
+        driver (`driver`) when the evidence is taken after a measurement.
+        """
+        ...
+
+
+class LocalEnvironment(Environment, Protocol):
+    """An environment of this machine, in which any other program can run too."""
+
+    note: str
+    """What must be said aloud: a device that was chosen and not asked for; known inside of `surroundings`."""
+
+    def surroundings(self) -> AbstractContextManager[dict[str, str]]:
+        """Give the variables for a program; what was started for it ends with the context."""
         ...

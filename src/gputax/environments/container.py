@@ -1,0 +1,172 @@
+"""`container`: the worker is the one process of a container, started by docker or podman, whichever is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+from gputax.environments.allowance import local_cpus
+from gputax.environments.child import ChildProcess
+from gputax.environments.image import NATIVE_VARIABLES, driver_variables, limit_reasons
+from gputax.errors import GputaxError, PreflightError
+from gputax.plan.driver_choice import DriverChoice
+from gputax.plan.environment_options import EnvironmentOptions
+from gputax.worker.workloads.model_folder import models_folder
+
+ENGINES = ("docker", "podman")
+MODELS = "/models"
+ASK_TIMEOUT_S = 30.0
+# What `docker run` itself exits with: the daemon refused, the command cannot be executed, the command is not there.
+EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
+_MEMORY = re.compile(r"(\d+)(Ki|Mi|Gi|Ti|[kKmMgGtT]?)")
+
+
+@dataclass(frozen=True)
+class ContainerPlan:
+    """Everything that the command line of one container names."""
+
+    engine: str
+    name: str
+    image: str
+    cpus: int
+    memory: str
+    gpus: int
+    models: str = ""
+    """A directory of this machine with model files; empty for those in the image."""
+    variables: tuple[tuple[str, str], ...] = ()
+
+    def words(self) -> list[str]:
+        """Return the command: no network, nothing writable but /tmp, no capability, as many CPUs as told."""
+        gpus = []
+        if self.gpus:
+            # podman reaches GPUs by their CDI names only.
+            gpus = ["--gpus", str(self.gpus)] if self.engine == "docker" else ["--device", "nvidia.com/gpu=all"]
+        mounts = ["--volume", f"{self.models}:{MODELS}:ro", "--env", f"GPUTAX_MODELS={MODELS}"] if self.models else []
+        variables = [word for name, value in self.variables for word in ("--env", f"{name}={value}")]
+        return [
+            self.engine, "run", "--interactive", "--rm", "--name", self.name, "--hostname", self.name,
+            "--network", "none", "--read-only", "--tmpfs", "/tmp:rw,exec,mode=1777", "--env", "HOME=/tmp",
+            "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--pull", "missing",
+            "--cpus", str(self.cpus), "--memory", engine_memory(self.memory), *gpus, *mounts, *variables,
+            self.image, "python", "-m", "gputax.worker",
+        ]  # fmt: skip
+
+
+class Container:
+    """Starts one container per worker and removes it however the worker ended."""
+
+    name = "container"
+
+    def __init__(self, options: EnvironmentOptions, driver: DriverChoice | None = None) -> None:
+        self._options = options
+        self._driver = driver or DriverChoice(needed=False)
+        self._plan: ContainerPlan | None = None
+
+    def start(self) -> ChildProcess:
+        """Run the image with the worker as its command."""
+        plan = self._plan = self._planned(container_engine())
+        return ChildProcess(
+            plan.words(), dict(os.environ), on_end=lambda: _remove(plan), explain=lambda *end: explain(plan, *end)
+        )
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Tell that the worker was in our container, under its limits."""
+        plan = self._plan
+        if plan is None:
+            return {"layer": "container", "active": False, "reasons": ["no container was started"]}
+        host = described.get("host") or {}
+        reasons = limit_reasons(described, plan.cpus)
+        if host.get("hostname") != plan.name:
+            reasons.append(f"the worker's host is {host.get('hostname')!r}, the container's name is {plan.name!r}")
+        return {
+            "layer": "container",
+            "active": not reasons,
+            **({"reasons": reasons} if reasons else {}),
+            "engine": plan.engine,
+            "image": plan.image,
+            "image_id": _asked(plan.engine, "inspect", "--format", "{{.Image}}", plan.name),
+            "name": plan.name,
+            "limits": {"cpu": plan.cpus, "memory": plan.memory, "gpu": plan.gpus},
+            "cpu_allowance": described.get("cpu_allowance"),
+            "cgroup": host.get("cgroup"),
+            "pid": described.get("pid"),
+        }
+
+    def _planned(self, engine: str) -> ContainerPlan:
+        options, models = self._options, models_folder()
+        variables = {**NATIVE_VARIABLES, **driver_variables(self._driver, options.gpu_count(self._driver.device))}
+        return ContainerPlan(
+            engine,
+            f"gputax-{secrets.token_hex(4)}",
+            options.image,
+            options.cpus or local_cpus(),
+            options.memory,
+            options.gpu_count(self._driver.device),
+            str(models) if models.is_dir() and any(models.iterdir()) else "",
+            tuple(variables.items()),
+        )
+
+
+def container_engine() -> str:
+    """Return docker or podman."""
+    for engine in ENGINES:
+        if shutil.which(engine):
+            return engine
+    raise PreflightError("neither docker nor podman is here", where="PATH", next_step="sudo apt-get install -y podman")
+
+
+def engine_memory(text: str) -> str:
+    """Return Kubernetes' spelling of an amount of memory in docker's."""
+    found = _MEMORY.fullmatch(text)
+    if not found:
+        raise PreflightError(f"{text!r} is no amount of memory", next_step="e.g. --memory 4Gi")
+    return found[1] + found[2].removesuffix("i").lower()
+
+
+def explain(plan: ContainerPlan, code: int, words: str) -> GputaxError | None:
+    """Turn what the engine says when it cannot start a container into an error with its next step."""
+    lower, where = words.lower(), f"{plan.engine}, image {plan.image}"
+    if "no module named gputax" in lower or code in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
+        return PreflightError(
+            f"the image holds no gputax: {words}", where=where, next_step="docker build -f docker/Dockerfile ."
+        )
+    if code != EXIT_ENGINE:
+        return None
+    if "permission denied" in lower and "socket" in lower:
+        step = 'sudo usermod -aG docker "$USER", then log in again'
+    elif "cannot connect to the docker daemon" in lower or "is the docker daemon running" in lower:
+        step = "sudo systemctl start docker"
+    elif "unable to find image" in lower or "no such image" in lower or "pull access denied" in lower:
+        step = f"{plan.engine} build -f docker/Dockerfile -t {plan.image} . (or name another with --image)"
+    elif "could not select device driver" in lower or "nvidia.com/gpu" in lower:
+        step = "install the NVIDIA container toolkit, or measure without a GPU: --gpus 0"
+    elif "range of cpus" in lower:
+        step = "ask for fewer with --cpus"
+    else:
+        step = f"{plan.engine} run --rm {plan.image} gputax --version"
+    return PreflightError(f"{plan.engine} cannot start the container: {words}", where=where, next_step=step)
+
+
+def _remove(plan: ContainerPlan) -> None:
+    """Remove the container: ending the engine's client alone leaves it running."""
+    _asked(plan.engine, "rm", "--force", plan.name)
+
+
+def _asked(*words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            timeout=ASK_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None

@@ -1,0 +1,44 @@
+"""What the product's image holds, and what its limits must look like from inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gputax.cluster.objects import NATIVE, SOFTWARE_DIRECTORY
+from gputax.errors import UsageError
+from gputax.plan.driver_choice import DriverChoice
+
+NATIVE_VARIABLES = {"GPUTAX_NATIVE": NATIVE}
+
+
+def driver_variables(driver: DriverChoice, gpus: int) -> dict[str, str]:
+    """Return the variables under which a program in the image finds the driver that was asked for.
+
+    With a GPU the container's runtime has put NVIDIA's library where the loader looks by itself.
+    """
+    if not driver.needed:
+        return {}
+    if driver.libcuda:
+        raise UsageError(
+            "--libcuda is a file of this machine, which a container does not see",
+            next_step="use --device software or cuda, or --env bare",
+        )
+    software = driver.device == "software" or (driver.device == "auto" and not gpus)
+    return {"LD_LIBRARY_PATH": SOFTWARE_DIRECTORY} if software else {}
+
+
+def software_note(driver: DriverChoice, gpus: int) -> str:
+    """Return what must be said aloud where a device was chosen and not asked for."""
+    if driver.needed and driver.device == "auto" and not gpus:
+        return "no GPU was asked for (--gpus): device auto chose the software device, whose numbers are no GPU's"
+    return ""
+
+
+def limit_reasons(described: Mapping[str, Any], cpus: int) -> list[str]:
+    """Say what speaks against the CPU limit being in force: neither a quota nor an affinity of that size."""
+    allowance = described.get("cpu_allowance") or {}
+    quota, affinity = allowance.get("quota_cpus"), allowance.get("affinity") or ()
+    if quota == cpus or (quota is None and len(affinity) == cpus) or (quota or 0) >= len(affinity) == cpus:
+        return []
+    return [f"the worker may use {quota or len(affinity)} CPUs, its container was given {cpus}"]

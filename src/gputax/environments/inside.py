@@ -1,0 +1,86 @@
+"""`--inside`: this process is in a pod already, as a Job's is; the worker is its child, the evidence the pod's."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from gputax.environments.bare import Bare
+from gputax.environments.child import ChildProcess
+from gputax.environments.kubernetes import cgroup_reasons, device_ids, xen_reasons
+from gputax.environments.proxy import BareProxy
+from gputax.environments.proxy_server import SOCKET_VARIABLE
+from gputax.errors import PreflightError, UsageError
+from gputax.plan.budgets import layers_of
+from gputax.plan.driver_choice import DriverChoice
+
+
+class Inside:
+    """A pod seen from within: what the kubelet told it in variables is held against what the worker sees."""
+
+    def __init__(self, name: str, driver: DriverChoice | None = None, environ: Mapping[str, str] = os.environ) -> None:
+        self.name = name
+        self._layers = layers_of(name)
+        self._environ = environ
+        if "k8s" not in self._layers:
+            raise UsageError(f"--inside is for a pod; {name} is none", next_step="--env k8s --inside")
+        self._local = _Tenant(driver) if "proxy" in self._layers else Bare(driver)
+
+    def start(self) -> ChildProcess:
+        """Start the worker as a child; behind the proxy only if the node's proxy is named."""
+        if "proxy" in self._layers and not self._environ.get(SOCKET_VARIABLE):
+            raise PreflightError(
+                "this pod knows no GPU proxy of its node",
+                where=SOCKET_VARIABLE,
+                next_step="kubectl apply -k kubernetes/overlays/gpu-proxy sets it up",
+            )
+        return self._local.start()
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Tell that the worker was in the pod that the variables name, and what its layers prove."""
+        local = self._local.evidence(described)
+        reasons = [*local.pop("reasons", ()), *inside_reasons(self._environ, described)]
+        if "xen" in self._layers:
+            reasons += xen_reasons(described)
+        host = described.get("host") or {}
+        return {
+            **local,
+            "layer": self._layers[-1],
+            "active": not reasons,
+            **({"reasons": reasons} if reasons else {}),
+            "pod": self._environ.get("GPUTAX_POD"),
+            "pod_uid": self._environ.get("GPUTAX_POD_UID"),
+            "namespace": self._environ.get("GPUTAX_NAMESPACE"),
+            "node": self._environ.get("GPUTAX_NODE"),
+            "cpu_allowance": described.get("cpu_allowance"),
+            "memory_limit_mb": host.get("memory_limit_mb"),
+            "hypervisor_type": host.get("hypervisor_type"),
+            "device_ids": device_ids(described),
+        }
+
+
+def inside_reasons(environ: Mapping[str, str], described: Mapping[str, Any]) -> list[str]:
+    """Say what speaks against this being the pod that the variables name, with limits of its own."""
+    host, allowance = described.get("host") or {}, described.get("cpu_allowance") or {}
+    hints = host.get("container_hints") or {}
+    name, uid = environ.get("GPUTAX_POD"), environ.get("GPUTAX_POD_UID")
+    if not uid:
+        return ["the variable GPUTAX_POD_UID is not set: the manifests in kubernetes/ set it"]
+    reasons = cgroup_reasons(uid, host)
+    if host.get("hostname") != name:
+        reasons.append(f"the worker's host is {host.get('hostname')!r}, the pod is {name!r}")
+    if hints.get("own_pid_namespace") is False:
+        reasons.append("the worker sees the node's processes: it is in no container")
+    if allowance.get("quota_cpus") is None and len(allowance.get("affinity") or ()) == host.get("cores_online"):
+        reasons.append("no CPU limit is in force: the pod is not Guaranteed")
+    return reasons
+
+
+class _Tenant(BareProxy):
+    """`bare+proxy` whose proxy is in another pod, where processes have other numbers."""
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        self._intended = dataclasses.replace(self._intended, same_pid_namespace=False)
+        return super().evidence(described)

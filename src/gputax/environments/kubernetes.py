@@ -1,0 +1,186 @@
+"""`k8s`, `k8s+proxy`, `k8s+xen`: the worker runs in a pod of its own, started and held through the exec of the API."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from gputax.cluster import exec_pipe
+from gputax.cluster.objects import XEN_RUNTIME_CLASS, PodPlan, Size
+from gputax.cluster.pods import ReadyPod, RunPods
+from gputax.environments.allowance import local_cpus
+from gputax.environments.child import ChildProcess
+from gputax.environments.image import NATIVE_VARIABLES, driver_variables, limit_reasons, software_note
+from gputax.errors import GputaxError, PreflightError, WorkerError
+from gputax.plan.budgets import layers_of
+from gputax.plan.driver_choice import DriverChoice
+from gputax.plan.environment_options import EnvironmentOptions
+
+# The news of a pod's death reaches the watch about as fast as the end of its exec; give it a moment more.
+DEATH_NEWS_S = 5.0
+WORKER = ("python", "-m", "gputax.worker.hold", "--worker")
+
+
+class Kubernetes:
+    """Starts workers in one pod; a pod that died is replaced when the next worker is started."""
+
+    def __init__(
+        self, name: str, pods: RunPods, options: EnvironmentOptions, driver: DriverChoice | None = None
+    ) -> None:
+        self.name = name
+        self._pods = pods
+        self._options = options
+        self._driver = driver or DriverChoice(needed=False)
+        self._layers = layers_of(name)
+        self._pod: ReadyPod | None = None
+        self._before: list[str] = []
+        """The workers that this environment started: a hung one that lost its connection is ended by its successor."""
+        self.note = software_note(self._driver, self._size().gpus)
+
+    def start(self) -> ChildProcess:
+        """Start a worker in the pod, which is made if it is not there."""
+        pod = self._pod = self._pods.ready(self.plan(), self._options.ready_timeout_s)
+        variables = {"PYTHONUNBUFFERED": "1", **self._variables()}
+        name, ends = secrets.token_hex(4), [word for before in self._before for word in ("--end", before)]
+        command = ["env", *(f"{key}={value}" for key, value in variables.items()), *WORKER, name, *ends]
+        self._before = [*self._before[-9:], name]
+        words = exec_pipe.words(self._options.context, self._options.namespace, pod.name, command)
+        return ChildProcess(
+            words, dict(os.environ), ends_with_parent=True, explain=lambda *end: self.explain(pod.name, *end)
+        )
+
+    def plan(self) -> PodPlan:
+        """Return the pod that this environment needs, without a name."""
+        return PodPlan(
+            "",
+            "",
+            self._options.image,
+            self._size(),
+            self._options.namespace,
+            node=self._options.node,
+            runtime_class=self._options.runtime_class or (XEN_RUNTIME_CLASS if "xen" in self._layers else ""),
+            pull_policy=self._options.pull_policy,
+            pull_secret=self._options.pull_secret,
+        )
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Hold what the worker sees against what the API server tells of its pod."""
+        if self._pod is None:
+            return {"layer": "k8s", "active": False, "reasons": ["no pod was started"]}
+        pod = self._pods.current(self._pod.name)
+        reasons = [*pod_reasons(pod, described), *limit_reasons(described, self._size().cpus)]
+        if "xen" in self._layers:
+            reasons += xen_reasons(described)
+        return {
+            "layer": self._layers[-1],
+            "active": not reasons,
+            **({"reasons": reasons} if reasons else {}),
+            **pod_facts(pod, described),
+        }
+
+    def explain(self, name: str, code: int, words: str) -> GputaxError | None:
+        """Say what became of the pod in which a worker ended."""
+        where = f"environment {self.name}, pod {name}"
+        if "no module named" in words.lower() and "gputax" in words:
+            return PreflightError(
+                f"the image holds no gputax: {words}", where=where, next_step="build it from docker/Dockerfile"
+            )
+        if code == exec_pipe.EXIT_REFUSED and "forbidden" in words.lower():
+            return PreflightError(
+                f"not permitted: {words}",
+                where=where,
+                next_step="kubectl apply -k kubernetes/access gives the least role",
+            )
+        death = self._pods.death_within(name, DEATH_NEWS_S)
+        if not death and code not in (exec_pipe.EXIT_LOST, exec_pipe.EXIT_REFUSED):
+            return None
+        return WorkerError(
+            death or f"the connection to the worker broke: {words}",
+            where=where,
+            next_step="the same command measures this cell again, in a new pod",
+        )
+
+    def _size(self) -> Size:
+        options = self._options
+        gpus = 0 if "proxy" in self._layers else options.gpu_count(self._driver.device)
+        return Size(options.cpus or local_cpus(), options.memory, gpus)
+
+    def _variables(self) -> dict[str, str]:
+        return {**NATIVE_VARIABLES, **driver_variables(self._driver, self._size().gpus)}
+
+
+def pod_reasons(pod: Mapping[str, Any], described: Mapping[str, Any]) -> list[str]:
+    """Say what speaks against the worker having run in this pod, undisturbed."""
+    host = described.get("host") or {}
+    metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
+    reasons = []
+    if host.get("hostname") != metadata.get("name"):
+        reasons.append(f"the worker's host is {host.get('hostname')!r}, the pod is {metadata.get('name')!r}")
+    if (host.get("container_hints") or {}).get("own_pid_namespace") is False:
+        reasons.append("the worker sees the node's processes: it is in no container")
+    if status.get("qosClass") != "Guaranteed":
+        reasons.append(f"the pod's quality of service is {status.get('qosClass')}, not Guaranteed")
+    for container in status.get("containerStatuses") or ():
+        if container.get("restartCount"):
+            reasons.append(f"the container was started {container['restartCount']} times again")
+    return [*reasons, *cgroup_reasons(str(metadata.get("uid") or ""), host)]
+
+
+def cgroup_reasons(uid: str, host: Mapping[str, Any]) -> list[str]:
+    """Say whether the worker's cgroup is another pod's; behind a cgroup namespace it is `/`, which proves nothing."""
+    cgroup = str(host.get("cgroup") or "")
+    if "kubepods" in cgroup and uid not in cgroup.replace("_", "-"):
+        return [f"the worker's cgroup {cgroup} is not that of pod {uid}"]
+    return []
+
+
+def xen_reasons(described: Mapping[str, Any]) -> list[str]:
+    """Say what speaks against the worker having run in a Xen guest; dom0 is no guest."""
+    host = described.get("host") or {}
+    kind, capabilities = host.get("hypervisor_type"), host.get("xen_capabilities")
+    if kind != "xen":
+        return [f"the node is no Xen guest: /sys/hypervisor/type says {kind or 'nothing'}"]
+    if capabilities and "control_d" in capabilities:
+        return ["the worker ran in Xen's control domain, not in a guest"]
+    return []
+
+
+def pod_facts(pod: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of the pod with every result."""
+    metadata, spec, status = (pod.get(key) or {} for key in ("metadata", "spec", "status"))
+    container: dict[str, Any] = next(iter(spec.get("containers") or ()), {})
+    state: dict[str, Any] = next(iter(status.get("containerStatuses") or ()), {})
+    host = described.get("host") or {}
+    return {
+        "pod": metadata.get("name"),
+        "pod_uid": metadata.get("uid"),
+        "namespace": metadata.get("namespace"),
+        "node": spec.get("nodeName"),
+        "qos_class": status.get("qosClass"),
+        "runtime_class": spec.get("runtimeClassName"),
+        "image": container.get("image"),
+        "image_digest": state.get("imageID"),
+        "container_id": state.get("containerID"),
+        "restarts": state.get("restartCount"),
+        "limits": (container.get("resources") or {}).get("limits"),
+        "cpu_allowance": described.get("cpu_allowance"),
+        "memory_limit_mb": host.get("memory_limit_mb"),
+        "cgroup": host.get("cgroup"),
+        "hypervisor_type": host.get("hypervisor_type"),
+        "device_ids": device_ids(described),
+        "pid": described.get("pid"),
+        "taken_at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def device_ids(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return by which names the worker knows its devices."""
+    devices = described.get("devices") or {}
+    return {
+        "visible": (described.get("host") or {}).get("visible_devices"),
+        "nodes": list(devices.get("nodes") or ()),
+        "uuids": [gpu.get("uuid") for gpu in devices.get("gpus") or ()],
+    }

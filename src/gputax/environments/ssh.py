@@ -1,0 +1,89 @@
+"""`ssh:HOST`: the worker is a process of another machine, reached by the user's own ssh."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from typing import Any
+
+from gputax.environments.child import ChildProcess
+from gputax.errors import GputaxError, PreflightError, UsageError
+from gputax.plan.driver_choice import DriverChoice
+from gputax.plan.environment_options import EnvironmentOptions
+
+PREFIX = "ssh:"
+REMOTE_COMMAND = "python3 -m gputax.worker"
+# No terminal, no question that nobody would answer, and a dead line is noticed within a minute.
+SSH_WORDS = (
+    "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15",
+    "-o", "ServerAliveCountMax=3",
+)  # fmt: skip
+EXIT_SSH = 255
+EXIT_NOT_FOUND = 127
+
+
+class Ssh:
+    """Starts the worker with `ssh HOST python3 -m gputax.worker`."""
+
+    def __init__(self, name: str, options: EnvironmentOptions, driver: DriverChoice | None = None) -> None:
+        self.name = name
+        self._host = name.removeprefix(PREFIX)
+        self._command = options.remote_command or REMOTE_COMMAND
+        if not self._host or self._host.startswith("-"):
+            raise UsageError(f"{name!r} names no host", next_step="e.g. --env ssh:gpu-node-1")
+        if driver is not None and driver.needed and (driver.libcuda or driver.device == "software"):
+            raise UsageError(
+                "over ssh a worker finds the driver by itself",
+                next_step="let --remote-command set LD_LIBRARY_PATH: "
+                "'env LD_LIBRARY_PATH=native/build/software python3 -m gputax.worker'",
+            )
+
+    def start(self) -> ChildProcess:
+        """Start the worker there."""
+        if not shutil.which("ssh"):
+            raise PreflightError("ssh is not here", where="PATH", next_step="sudo apt-get install -y openssh-client")
+        words = [*SSH_WORDS, self._host, f"exec env PYTHONUNBUFFERED=1 {self._command}"]
+        return ChildProcess(words, dict(os.environ), explain=self.explain)
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Tell which machine it was; ssh is a way to a place and no layer of its own."""
+        host = described.get("host") or {}
+        reasons = [] if host.get("hostname") else ["the worker does not tell on which machine it ran"]
+        return {
+            "layer": "none",
+            "active": not reasons,
+            **({"reasons": reasons} if reasons else {}),
+            "host": self._host,
+            "hostname": host.get("hostname"),
+            "kernel": host.get("kernel"),
+            "container_hints": host.get("container_hints"),
+            "cgroup": host.get("cgroup"),
+            "pid": described.get("pid"),
+        }
+
+    def explain(self, code: int, words: str) -> GputaxError | None:
+        """Turn what ssh or the remote shell says into an error with its next step."""
+        lower, host = words.lower(), shlex.quote(self._host)
+        if "no module named gputax" in lower or code == EXIT_NOT_FOUND:
+            return PreflightError(
+                f"there is no gputax on {self._host}: {_last_line(words)}",
+                where=self._command,
+                next_step=f"install this version there, or say how it starts: "
+                f"--remote-command '/path/to/.venv/bin/python -m gputax.worker' (ssh {host} shows what is there)",
+            )
+        if code != EXIT_SSH:
+            return None
+        if "host key verification failed" in lower or "remote host identification has changed" in lower:
+            step = f"log in once by hand and check its key: ssh {host}"
+        elif "permission denied" in lower:
+            step = f"ssh-copy-id {host}"
+        elif "could not resolve" in lower or "name or service not known" in lower:
+            step = "check the name, or add it to ~/.ssh/config"
+        else:
+            step = f"ssh -v {host} true"
+        return PreflightError(f"ssh cannot reach {self._host}: {_last_line(words)}", where=self.name, next_step=step)
+
+
+def _last_line(words: str) -> str:
+    return next((line for line in reversed(words.splitlines()) if line.strip()), "it said nothing")
