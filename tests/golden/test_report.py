@@ -28,7 +28,7 @@ def short_report() -> Report:
                 metric(scenario="single-stream", batch_size=1, metric="latency_p90", unit="ms", base_value=2.2,
                        other_value=2.3, percent=4.6, ci95_percent=(4.0, 5.2), verdict="inconclusive", pairs_needed=900),
                 metric(scenario="single-stream", batch_size=1, metric="latency_p99", unit="ms", percent=None,
-                       base_value=None, other_value=None, verdict="inconclusive",
+                       base_value=None, other_value=None, verdict="inconclusive", decides=False,
                        reason="p99 needs 662 samples, there are 300"),
                 question="What does k8s+proxy cost over bare?",
             )

@@ -1,0 +1,127 @@
+"""The plan, the script and the check list, letter by letter; set GPUTAX_WRITE_GOLDEN=1 to write them anew."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gputax.cluster.benchmark_steps import BenchmarkChoices
+from gputax.cluster.checklist import PodLine, Standing, checklist_text
+from gputax.cluster.cost import spent
+from gputax.cluster.current import CurrentChoices, current_plan
+from gputax.cluster.deployment import State, StepRecord
+from gputax.cluster.gke import GkeChoices, default_image, gke_plan
+from gputax.cluster.plan_text import plan_text, script_text
+from gputax.cluster.prices import load_prices
+from gputax.cluster.steps import Answer, Command, Plan, RunCommands
+
+FOLDER = Path("results/baseline/deployment")
+HERE = Path(__file__).parent
+
+
+def gke(spot: bool = False) -> Plan:
+    choices = GkeChoices(project="my-project-1", spot=spot)
+    benchmark = BenchmarkChoices(image=default_image(choices, "1.2.3"), memory="9Gi")
+    return gke_plan(choices, benchmark, "r1", "results/baseline", load_prices(), build=True)
+
+
+def current() -> Plan:
+    return current_plan(CurrentChoices(), BenchmarkChoices(image="gputax:1.2.3"), "r1", "results/baseline")
+
+
+def agree(name: str, text: str) -> None:
+    path = HERE / name
+    if os.environ.get("GPUTAX_WRITE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_plan_of_gke() -> None:
+    agree("deploy_plan_gke.txt", plan_text(gke(), FOLDER))
+
+
+def test_plan_of_current() -> None:
+    agree("deploy_plan_current.txt", plan_text(current(), FOLDER))
+
+
+def test_script_of_gke() -> None:
+    text = script_text(gke(spot=True), FOLDER)
+    agree("deploy_commands_gke.sh", text)
+    bash = shutil.which("bash")
+    assert bash is None or subprocess.run([bash, "-n"], input=text, text=True).returncode == 0
+
+
+def test_check_list() -> None:
+    plan = gke()
+    start = datetime.datetime(2026, 1, 1, 12, 23, tzinfo=datetime.UTC)
+
+    def time(minutes: float) -> str:
+        return (start + datetime.timedelta(minutes=minutes)).isoformat()
+
+    steps = {
+        "apis": StepRecord("done", ended_at=time(0), how="found"),
+        "repository": StepRecord("done", time(0), time(0.3), True, "applied"),
+        "build": StepRecord("done", time(0.3), time(4), True, "applied"),
+        "push": StepRecord("done", time(4), time(6), True, "applied"),
+        "cluster": StepRecord("done", time(6), time(12.5), True, "applied"),
+        "gpu-pool": StepRecord("done", time(12.5), time(14), True, "applied"),
+        "credentials": StepRecord("done", time(14), time(14.1), True, "applied"),
+        "namespace": StepRecord("done", time(14.1), time(14.1), True, "applied"),
+        "job": StepRecord("done", time(14.1), time(14.2), True, "applied"),
+        "run": StepRecord("running", time(14.2), "", True),
+    }
+    events = [
+        {"at": time(6), "event": "step-begun", "step": "cluster"},
+        {"at": time(14.1), "event": "step-begun", "step": "job"},
+    ]
+    now = start + datetime.timedelta(minutes=20)
+    standing = Standing(
+        plan,
+        State("gke", "1f2e3d4c", time(0), {}, 7200.0, steps),
+        "results/baseline",
+        now,
+        spent(plan, events, now),
+        pods=(PodLine("gpu-benchmark-baseline-x7k2p", "Running", "gke-gpu-1", "ready on gke-gpu-1"),),
+        log=("2026-01-01T12:37:12.000+00:00 applies Job gpu-benchmark-baseline",),
+        pod_log=("[2/7] resnet50 offline batch 8 (bare)",),
+        last_event_at=time(14.2),
+    )
+    agree("deploy_status.txt", checklist_text(standing))
+
+
+def every_gcloud_command(plan: Plan) -> list[Command]:
+    commands = [command for step in plan.steps for command in step.undo]
+    commands += [c for step in plan.steps if isinstance(step.action, RunCommands) for c in step.action.commands]
+    commands += [step.check.command for step in plan.steps if isinstance(step.check, Answer)]
+    commands += [*plan.scale_to_zero, *plan.lost_log]
+    return [command for command in commands if command.words[0] == "gcloud"]
+
+
+def plain(command: Command) -> str:
+    """The linter splits at blanks and knows no quotes: the one word with blanks, a log filter, is shortened."""
+    return " ".join("FILTER" if " " in word else word for word in command.words)
+
+
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="no Google Cloud CLI here to ask")
+def test_the_real_gcloud_knows_every_command_and_flag(tmp_path: Path) -> None:
+    """Its own linter, offline and without an account; the stand-in's table was recorded with it."""
+
+    def ask(command: Command) -> str:
+        asked = subprocess.run(
+            ["gcloud", "meta", "lint-gcloud-commands", f"--command-string={plain(command)}"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "CLOUDSDK_CONFIG": str(tmp_path), "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"},
+        )
+        (answer,) = json.loads(asked.stdout)
+        return "" if answer["success"] else f"{command.text()}: {answer['error_message']}"
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [words for words in pool.map(ask, every_gcloud_command(gke(spot=True))) if words] == []
