@@ -1,0 +1,96 @@
+"""python -m e2e prepare | up | down | status | image | start NAME | stop NAME: the tests' cluster by hand."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from e2e import cluster, images
+from e2e.layout import PRODUCT_IMAGE, Layout, run_directory
+from e2e.preparation import prepare
+from e2e.processes import ClusterError, pid_of
+from e2e.timings import Timings
+
+
+def main() -> int:
+    """Parse and do one thing."""
+    parser = argparse.ArgumentParser(prog="python -m e2e", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("prepare", help="packages (as root), Kubernetes binaries, images: what is not there yet")
+    up = verbs.add_parser("up", help="start a cluster (root, seconds)")
+    up.add_argument("--gpus", type=int, default=4, help="stand-in GPUs that the node offers")
+    verbs.add_parser("down", help="end it and put the host back")
+    verbs.add_parser("status", help="which daemons run")
+    verbs.add_parser("image", help="build the product's image and hand it to the cluster")
+    for verb, text in (("start", "start one daemon again"), ("stop", "stop one daemon, as a fault would")):
+        verbs.add_parser(verb, help=text).add_argument("name", choices=(*cluster.START_ORDER, "device-plugin"))
+    options = parser.parse_args()
+    layout = Layout(run_directory())
+    try:
+        match options.verb:
+            case "prepare":
+                return _prepare()
+            case "up":
+                return _up(options.gpus)
+            case "down":
+                return _report(cluster.down())
+            case "status":
+                return _status(layout)
+            case "image":
+                images.import_archive(layout, images.product_archive())
+                print(f"{PRODUCT_IMAGE} is in the cluster")
+            case "start":
+                cluster.start_daemon(layout, options.name)
+            case "stop":
+                cluster.stop_daemon(layout, options.name)
+    except ClusterError as error:
+        print(f"e2e: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _cluster_is_given() -> bool:
+    given = os.environ.get("KUBECONFIG")
+    if not given or given == str(Layout(run_directory()).kubeconfig()):
+        return False
+    print(f"KUBECONFIG is {given}: that cluster is used, none is made")
+    return True
+
+
+def _prepare() -> int:
+    if not _cluster_is_given():
+        timings = Timings()
+        prepare(timings)
+        print(f"Prepared in {timings.line()}", file=sys.stderr)
+    return 0
+
+
+def _up(gpus: int) -> int:
+    if _cluster_is_given():
+        return 0
+    layout, timings = cluster.up(gpus)
+    print(f"Ready in {timings.line()}", file=sys.stderr)
+    print(f"export KUBECONFIG={layout.kubeconfig()}")
+    return 0
+
+
+def _status(layout: Layout) -> int:
+    names = cluster.running(layout)
+    for name in (*cluster.START_ORDER, "device-plugin"):
+        pid = pid_of(layout, name)
+        print(f"{name:<24} {f'pid {pid}' if pid else '-'}")
+    if not names:
+        return 1
+    print(cluster.kubectl(layout, "get", "nodes", "-o", "wide").stdout, end="")
+    return 0
+
+
+def _report(problems: list[str]) -> int:
+    for problem in problems:
+        print(f"e2e: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""Images without a registry: built here by buildah, cached as archives, imported into containerd."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from e2e.host import unmount_below
+from e2e.layout import PAUSE_IMAGE, PRODUCT_IMAGE, REPOSITORY, Layout, cache_directory
+from e2e.packages import program
+from e2e.processes import ClusterError
+
+SOURCES = REPOSITORY / "e2e/images"
+BASE_IMAGE = "gputax.local/base:e2e"
+
+
+def ctr(layout: Layout, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run containerd's own client in the kubelet's namespace."""
+    command = [program("ctr"), f"--address={layout.containerd_socket}", "--namespace=k8s.io", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def import_archive(layout: Layout, archive: Path) -> None:
+    """Make an archive's image known to the kubelet."""
+    done = ctr(layout, "images", "import", archive)
+    if done.returncode != 0:
+        raise ClusterError(f"containerd does not take {archive}: {done.stderr.strip()}")
+
+
+def pause_archive() -> Path:
+    """Return the pause image as an archive; a second to make, kept by its source's digest."""
+    source = SOURCES / "pause.c"
+    archive = cache_directory() / f"pause-{_digest([source])}.tar"
+    if archive.exists():
+        return archive
+    with _one_at_a_time():
+        with tempfile.TemporaryDirectory() as scratch:
+            binary = Path(scratch) / "pause"
+            _run([program("gcc"), "-static", "-Os", "-s", "-o", binary, source])
+            (Path(scratch) / "Dockerfile").write_text('FROM scratch\nCOPY pause /pause\nENTRYPOINT ["/pause"]\n')
+            _build(Path(scratch), Path(scratch) / "Dockerfile", PAUSE_IMAGE, [])
+        _save(PAUSE_IMAGE, archive)
+    return archive
+
+
+def product_archive() -> Path:
+    """Return the product's image as an archive, built anew if what goes into it has changed."""
+    archive = cache_directory() / f"product-{product_digest()}.tar"
+    if archive.exists():
+        return archive
+    with _one_at_a_time():
+        return _product_archive()
+
+
+def _product_archive() -> Path:
+    archive = cache_directory() / f"product-{product_digest()}.tar"
+    if not archive.exists():
+        _make_base()
+        wheels = _wheels()
+        with tempfile.TemporaryDirectory() as scratch:
+            # pip in a build step finds the pinned wheels here and asks no index; the Dockerfile need not know.
+            pip = Path(scratch) / "pip.conf"
+            pip.write_text("[global]\nno-index = true\nfind-links = /wheels\ndisable-pip-version-check = true\n")
+            options = ["--target=cpu", f"--build-arg=CPU_BASE={BASE_IMAGE}"]
+            options += [f"--volume={wheels}:/wheels:ro", f"--volume={pip}:/etc/pip.conf:ro"]
+            _build(REPOSITORY, REPOSITORY / "docker/Dockerfile", PRODUCT_IMAGE, options)
+        for old in cache_directory().glob("product-*.tar"):
+            old.unlink()
+        _save(PRODUCT_IMAGE, archive)
+    return archive
+
+
+def product_digest() -> str:
+    """Return a digest of everything that goes into the product's image."""
+    roots = ("docker", "src", "suites", "kubernetes", "pyproject.toml", "requirements/cpu.txt", "README.md")
+    files = [path for root in roots for path in _files(REPOSITORY / root)]
+    return _digest([*files, SOURCES / "base.sh"])
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Let one process at a time build: the others then find the archive."""
+    cache_directory().mkdir(parents=True, exist_ok=True)
+    with (cache_directory() / ".images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            # A build that failed or was interrupted leaves its working containers mounted.
+            subprocess.run([*_buildah(), "rm", "--all"], capture_output=True)
+            unmount_below(cache_directory() / "buildah")
+
+
+def _files(root: Path) -> list[Path]:
+    if root.is_file():
+        return [root]
+    return sorted(path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
+def _make_base() -> None:
+    if subprocess.run([*_buildah(), "inspect", "--type=image", BASE_IMAGE], capture_output=True).returncode == 0:
+        return
+    archive = Path(_run([SOURCES / "base.sh"]).strip())
+    with tempfile.TemporaryDirectory(dir=cache_directory()) as scratch:
+        os.link(archive, Path(scratch) / "root.tar")
+        (Path(scratch) / "Dockerfile").write_text('FROM scratch\nADD root.tar /\nCMD ["python3"]\n')
+        _build(Path(scratch), Path(scratch) / "Dockerfile", BASE_IMAGE, [])
+
+
+def _wheels() -> Path:
+    """Fetch the pinned wheels once; a wheel that is there already is not fetched again."""
+    pins = REPOSITORY / "requirements/cpu.txt"
+    directory, marker = cache_directory() / "wheels", cache_directory() / "wheels/.complete-for"
+    if not marker.exists() or marker.read_text() != _digest([pins]):
+        directory.mkdir(parents=True, exist_ok=True)
+        _run([sys.executable, "-m", "pip", "download", "-q", "--require-hashes", "--only-binary=:all:",
+              "--dest", directory, "-r", pins])  # fmt: skip
+        marker.write_text(_digest([pins]))
+    return directory
+
+
+def _build(context: Path, dockerfile: Path, name: str, options: Sequence[str]) -> None:
+    # Isolation by chroot: crun, the default, refuses a host with both cgroup versions.
+    _run([*_buildah(), "build", "--isolation=chroot", "--pull-never", "--layers", "--format=oci",
+          f"--file={dockerfile}", f"--tag={name}", *options, context])  # fmt: skip
+
+
+def _save(name: str, archive: Path) -> None:
+    part = archive.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    # docker-archive and not oci-archive: its layers are plain tar. gzip of 1 GB took two minutes here, and
+    # --disable-compression does nothing in buildah 1.28.
+    _run([*_buildah(), "push", "--quiet", name, f"docker-archive:{part}:{name}"])
+    part.rename(archive)
+
+
+def _buildah() -> list[str]:
+    # A store of our own: the user's images and containers stay as they are.
+    store = cache_directory() / "buildah"
+    return ["nice", "-n", "19", program("buildah"), f"--root={store}/root", f"--runroot={store}/run"]
+
+
+def _run(command: Sequence[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        words = " ".join(str(word) for word in command)
+        raise ClusterError(f"{words}\n{(done.stdout + done.stderr)[-3000:]}")
+    return done.stdout
+
+
+def _digest(files: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(str(path.relative_to(REPOSITORY)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]

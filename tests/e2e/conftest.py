@@ -1,0 +1,78 @@
+"""One real cluster for all end-to-end tests: started here, or the one that KUBECONFIG names."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from e2e import cluster, images
+from e2e.layout import PRODUCT_IMAGE, Layout, run_directory
+from e2e.timings import Timings
+from tests.e2e.real_cluster import NAMESPACE, RealCluster
+
+_timings = Timings()
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt  # so that a bounded run ends like one that was interrupted: with its cluster taken down
+
+
+@pytest.fixture(scope="session")
+def real_cluster() -> Iterator[RealCluster]:
+    """Bring the cluster up with the product's image in it, and take it down."""
+    signal.signal(signal.SIGTERM, _stop)
+    given = os.environ.get("KUBECONFIG")
+    own = Layout(run_directory())
+    if given and given != str(own.kubeconfig()):
+        image = os.environ.get("GPUTAX_E2E_IMAGE")
+        if not image:
+            pytest.skip("with KUBECONFIG, GPUTAX_E2E_IMAGE must name gputax's image as that cluster pulls it")
+        yield RealCluster(Path(given), image, None)
+        return
+    # An image that is in the cluster already may be named, to try a test again without a build.
+    ready_image = os.environ.get("GPUTAX_E2E_IMAGE")
+    if not ready_image:
+        with _timings.part("product image"):
+            archive = images.product_archive()
+    started_here = not cluster.running(own)
+    if started_here:
+        _, parts = cluster.up()
+        _timings.seconds["cluster"] = sum(parts.seconds.values())
+    try:
+        if not ready_image:
+            with _timings.part("image import"):
+                images.import_archive(own, archive)
+        yield RealCluster(own.kubeconfig(), ready_image or PRODUCT_IMAGE, own)
+    finally:
+        if started_here and not os.environ.get("GPUTAX_E2E_KEEP"):
+            with _timings.part("down"):
+                problems = cluster.down()
+            assert problems == []
+
+
+@pytest.fixture
+def namespace(real_cluster: RealCluster) -> Iterator[str]:
+    """Give the product's namespace, as an administrator would have made it, and see that a test leaves nothing."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    real_cluster.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}},
+    )
+    yield NAMESPACE
+    # What has been told to go may take its few seconds; whatever nobody has told to go stays and is found.
+    deadline = time.monotonic() + 10
+    while (left := real_cluster.ours()) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    real_cluster.kubectl("delete", "jobs,pods", "-n", NAMESPACE, "--all", "--grace-period=1")
+    assert left == [], "objects were left behind"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell how long each part of the lane took."""
+    if _timings.seconds:
+        terminalreporter.write_line(f"e2e lane beside the tests: {_timings.line()}")

@@ -1,0 +1,74 @@
+"""`k8s+proxy`: the overlay's DaemonSet serves the software device; a tenant behind it is judged against 5 %."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.layout import REPOSITORY
+from tests.e2e.real_cluster import NAMESPACE, RealCluster
+
+pytestmark = pytest.mark.e2e
+
+# A device that takes its time, as GPUs do: behind one that takes none, any proxy costs many times the operation.
+DEVICE = {"GPUTAX_SOFT_KERNEL_US": "125", "GPUTAX_SOFT_COPY_GBPS": "4.5"}
+
+
+def software_proxy(directory: Path, image: str) -> None:
+    """Write the overlay as its own comment says for nodes without a GPU, and without its Job."""
+    name, _, tag = image.rpartition(":")
+    container = "/spec/template/spec/containers/0"
+    change: list[dict[str, Any]] = [
+        {"op": "test", "path": f"{container}/command/5", "value": "cuda"},
+        {"op": "replace", "path": f"{container}/command/5", "value": "software"},
+        {"op": "remove", "path": f"{container}/resources/requests/nvidia.com~1gpu"},
+        {"op": "remove", "path": f"{container}/resources/limits/nvidia.com~1gpu"},
+    ]
+    change += [{"op": "add", "path": f"{container}/env/-", "value": {"name": n, "value": v}} for n, v in DEVICE.items()]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "gputax-benchmark", "namespace": NAMESPACE}}
+    data = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(REPOSITORY / "kubernetes/overlays/gpu-proxy", directory.resolve())],
+        "images": [{"name": "gputax", "newName": name, "newTag": tag}],
+        "patches": [
+            {"target": {"kind": "DaemonSet"}, "patch": json.dumps(change)},
+            {"patch": json.dumps({**job, "$patch": "delete"})},
+        ],
+    }
+    (directory / "kustomization.yaml").write_text(json.dumps(data))
+
+
+@pytest.fixture
+def proxied(real_cluster: RealCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealCluster]:
+    delete = ("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait")
+    real_cluster.kubectl(*delete)
+    software_proxy(tmp_path, real_cluster.image)
+    for name, value in DEVICE.items():
+        monkeypatch.setenv(name, value)  # for the bare side
+    real_cluster.kubectl("apply", "-k", str(tmp_path))
+    real_cluster.kubectl("rollout", "status", "daemonset/gputax-proxy", "-n", NAMESPACE, "--timeout=60s")
+    yield real_cluster
+    real_cluster.kubectl(*delete)
+
+
+def test_micro_behind_the_daemon_sets_proxy_is_judged_against_five_percent(
+    proxied: RealCluster, tmp_path: Path
+) -> None:
+    words = ["duet", "bare", "k8s+proxy", "--device", "software", "--workload", "micro:operation", "--max-time", "30"]
+    done = proxied.gputax(*words, "--image", proxied.image, "--cpus", "1", "--memory", "1Gi", "--json", cwd=tmp_path)
+    assert done.returncode in (0, 6, 7), done.stderr
+    document = json.loads(done.stdout)
+    evidence = document["sides"][1]["evidence"]
+    assert evidence["active"] is True, evidence
+    decisive = [each for each in document["metrics"] if each["decides"] and each["budget_unit"] == "%"]
+    assert decisive
+    for each in decisive:
+        assert each["budget"] == 5.0
+        print(f"bare -> k8s+proxy: {each['overhead_percent']} % {each['ci95_percent']}: {each['verdict']}")
+    assert proxied.ours() == [each for each in proxied.ours() if "proxy" in each], "the tenant's pod is gone"
