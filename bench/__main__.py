@@ -11,6 +11,8 @@ from typing import Any
 from bench import figures
 from bench.compare_million import compare_million
 from bench.duet_gain import duet_gain
+from bench.goals import GOALS, judge
+from bench.proxy import proxy_figures
 from bench.report_size import report_size
 from gputax.results.files import write_text
 from gputax.results.store import now_text
@@ -26,24 +28,10 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "torch": figures.vs_naive_torch,
     "quick": figures.quick_run,
     "duet-gain": duet_gain,
+    "proxy": proxy_figures,
     "compare": compare_million,
     "report": report_size,
 }
-# key, comparison, goal
-GOALS: tuple[tuple[str, str, float], ...] = (
-    ("offline_efficiency", ">=", 0.97),
-    ("single_stream_overhead_us", "<=", 15),
-    ("single_stream_ratio", "<=", 1.01),
-    ("noop_single_stream_qps", ">=", 100_000),
-    ("noop_server_valid", ">=", 1),
-    ("server_peak_ratio", ">=", 3),
-    ("help_ms", "<=", 150),
-    ("quick_peak_mb", "<=", 1500),
-    ("quick_s", "<=", 90),
-    ("duet_gain", ">=", 4),
-    ("compare_million_s", "<=", 10),
-    ("report_kb", "<=", 2048),
-)
 OUT = Path("results/bench.json")
 
 
@@ -58,17 +46,13 @@ def main(chosen: list[str]) -> int:
     results["host"] = {key: described["host"].get(key) for key in ("cpu_model", "cores_online", "load_averages")}
     results["device_label"] = f"CPU ({described['host'].get('cpu_model')}), not a GPU"
     write_text(OUT, json.dumps(results, indent=2) + "\n")
-    missed = 0
-    for key, comparison, goal in GOALS:
-        if key in results and results[key] is not None:
-            value = float(results[key])
-            met = value >= goal if comparison == ">=" else value <= goal
-            missed += not met
-            print(f"{'ok    ' if met else 'MISSED'} {key} = {value:.4g} (goal {comparison} {goal:g})")
+    judged = [found for goal in GOALS if (found := judge(goal, results)) is not None]
+    for each in judged:
+        print(each.text)
     if results.get("vs_naive_torch") is not None:
         print(f"       vs_naive_torch = {results['vs_naive_torch']:.3g}")
     print(f"written: {OUT}")
-    return 1 if missed else 0
+    return 1 if any(each.outcome == "MISSED" for each in judged) else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The plain loop that people write by hand, in a process of its own: the other side of every ratio.
 
-Speaks one line each way: `{"seconds": s}` in, `{"median_ns": n, "samples_per_s": r}` out. While it waits it is idle.
+Speaks one line each way: `{"seconds": s, "dropped_runs": n}` in, `{"median_ns": n, "samples_per_s": r}` out. While it
+waits it is idle.
 """
 
 from __future__ import annotations
@@ -67,9 +68,10 @@ CALLS: dict[str, Callable[..., Callable[[], object]]] = {
 }
 
 
-def timed(call: Callable[[], object], seconds: float) -> list[int]:
-    """Time calls for so many seconds, after one that is dropped."""
-    call()
+def timed(call: Callable[[], object], seconds: float, dropped_runs: int) -> list[int]:
+    """Time calls for so many seconds, after some that are dropped."""
+    for _ in range(dropped_runs):
+        call()
     durations_ns = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -88,7 +90,7 @@ def main(kind: str, *arguments: str) -> None:
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)
-        durations_ns = timed(call, request["seconds"])
+        durations_ns = timed(call, request["seconds"], request["dropped_runs"])
         rate = batch * len(durations_ns) * 1e9 / sum(durations_ns)
         print(json.dumps({"median_ns": statistics.median(durations_ns), "samples_per_s": rate}), flush=True)
 

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.sides import BareLoop, worker
+from bench.intervals import grouped_median_interval
+from bench.sides import BareLoop, sides, worker
 from gputax.measure.cell import measure_cell
 from gputax.measure.sizing import stream_load
 from gputax.measure.summary import summarise
@@ -26,84 +28,66 @@ from gputax.worker.probes.cpu_allowance import cpu_allowance
 
 PAIRS = 8
 BLOCK_S = 3.0
-SHORT_BLOCK_RUNS = 10
-SHORT_PAIRS = 60
+BLOCK_RUNS = 10
+DROPPED_RUNS = 2
+ROUNDS = 8
+ROUND_S = 40.0
 NOOP_SERVER_QPS = 50_000
 
 
 def offline_efficiency() -> dict[str, Any]:
     """Samples per second of offline over the bare ONNX Runtime loop: ResNet-50, batch 8, same threads and input."""
-    session, bare = worker("onnx"), BareLoop("onnx", 8, cpu_allowance().threads)
-    ratios = []
-    try:
-        cell = Cell(session.setup, "offline", 8, load=LoadPlan(duration_s=BLOCK_S))
-        load = stream_load(cell, session.pilot(8))
-        bare.run(1.0)
-        for pair in range(PAIRS):
-            ours, theirs = _both(
-                pair,
-                lambda: summarise("offline", session.apply(load).columns).throughput_per_s,
-                lambda: bare.run(BLOCK_S)["samples_per_s"],
-            )
-            ratios.append(ours / theirs)
-    finally:
-        session.end()
-        bare.close()
+    ratios = _offline_over("onnx", PAIRS)
     return {"offline_efficiency": statistics.median(ratios), "offline_efficiency_pairs": ratios}
 
 
 def single_stream_overhead() -> dict[str, Any]:
     """LoadGen's own median of a 200 µs delay minus the bare loop's median of the same."""
-    session, bare = worker("synthetic:latency_us=200"), BareLoop("synthetic", 200)
-    differences = []
-    try:
-        load = Load("single-stream", min_queries=5000, expected_latency_ns=100_000)
-        for pair in range(PAIRS):
-            ours, theirs = _both(
-                pair,
-                lambda: _loadgen_median_ns(session.apply(load).logs),
-                lambda: bare.run(1.0)["median_ns"],
-            )
-            differences.append((ours - theirs) / 1000)
-    finally:
-        session.end()
-        bare.close()
+    load = Load("single-stream", min_queries=5000, expected_latency_ns=100_000)
+    with sides(worker("synthetic:latency_us=200"), BareLoop("synthetic", 200)) as (session, bare):
+        pairs = _alternated(
+            lambda: _loadgen_median_ns(session.apply(load).logs),
+            lambda: bare.run(1.0)["median_ns"],
+            lambda done: done < PAIRS,
+        )
+    differences = [(ours - theirs) / 1000 for ours, theirs in pairs]
     return {"single_stream_overhead_us": statistics.median(differences), "single_stream_overhead_pairs": differences}
 
 
 def single_stream_ratio() -> dict[str, Any]:
-    """Median single-stream latency of ResNet-50 over the bare loop's, in short blocks: 3 s blocks scatter by 10 %.
+    """Median single-stream latency of ResNet-50 over the bare loop's, in short blocks, both processes new each round.
 
-    Neither side's threads spin while it waits, or each would disturb the other at every change.
+    Blocks of 3 s scatter by 10 % on shared cores, blocks of half a second follow the same weather. The first requests
+    of a block find the other's data in the caches and are dropped on both sides. Each process has a luck of its own
+    (where its memory lies), hence the rounds. Neither side's threads spin while it waits, or each would disturb the
+    other at every change. LoadGen's own 4 µs beside our timestamps are `single_stream_overhead_us`.
     """
-    session = worker("onnx:spin=false", max_batch=1)
-    bare = BareLoop("onnx", 1, cpu_allowance().threads, 0)
-    ratios = []
-    try:
-        call_ns = session.pilot(1).call_ns
-        load = Load("single-stream", min_queries=SHORT_BLOCK_RUNS, expected_latency_ns=int(call_ns / 2))
-        bare.run(1.0)
-        for pair in range(SHORT_PAIRS):
-            ours, theirs = _both(
-                pair,
-                lambda: _loadgen_median_ns(session.apply(load).logs),
-                lambda: bare.run(SHORT_BLOCK_RUNS * call_ns / 1e9)["median_ns"],
-            )
-            ratios.append(ours / theirs)
-    finally:
-        session.end()
-        bare.close()
-    low, high = np.quantile(_resampled_medians(ratios), (0.025, 0.975))
+    rounds = [_stream_ratios(ROUND_S) for _ in range(ROUNDS)]
     return {
-        "single_stream_ratio": statistics.median(ratios),
-        "single_stream_ratio_ci95": [float(low), float(high)],
-        "single_stream_ratio_pairs": ratios,
+        "single_stream_ratio": statistics.median(ratio for ratios in rounds for ratio in ratios),
+        "single_stream_ratio_ci95": grouped_median_interval(rounds),
+        "single_stream_ratio_rounds": rounds,
     }
 
 
-def _resampled_medians(values: list[float]) -> Any:
-    chosen = np.random.default_rng(7).choice(values, size=(4000, len(values)))
-    return np.median(chosen, axis=1)
+def _stream_ratios(seconds: float) -> list[float]:
+    loop = BareLoop("onnx", 1, cpu_allowance().threads, 0)
+    with sides(worker("onnx:spin=false", max_batch=1), loop) as (session, bare):
+        call_ns = session.pilot(1).call_ns
+        load = Load("single-stream", min_queries=BLOCK_RUNS + DROPPED_RUNS, expected_latency_ns=int(call_ns / 2))
+        bare.run(1.0)
+        end = time.monotonic() + seconds
+        pairs = _alternated(
+            lambda: _stream_median_ns(session.apply(load).columns),
+            lambda: bare.run(BLOCK_RUNS * call_ns / 1e9, DROPPED_RUNS)["median_ns"],
+            lambda done: time.monotonic() < end,
+        )
+    return [ours / theirs for ours, theirs in pairs]
+
+
+def _stream_median_ns(columns: dict[str, Any]) -> float:
+    latencies_ns = (columns["end_ns"] - columns["start_ns"])[DROPPED_RUNS:]
+    return float(np.median(latencies_ns))
 
 
 def no_op_rates() -> dict[str, Any]:
@@ -156,21 +140,7 @@ def vs_naive_torch() -> dict[str, Any]:
         import transformers  # noqa: F401
     except ImportError:
         return {"vs_naive_torch": None, "vs_naive_torch_why": "torch is not installed; `make test-torch` installs it"}
-    session, bare = worker("onnx"), BareLoop("torch", 8, cpu_allowance().threads)
-    ratios = []
-    try:
-        load = stream_load(Cell(session.setup, "offline", 8, load=LoadPlan(duration_s=BLOCK_S)), session.pilot(8))
-        bare.run(1.0)
-        for pair in range(PAIRS // 2):
-            ours, theirs = _both(
-                pair,
-                lambda: summarise("offline", session.apply(load).columns).throughput_per_s,
-                lambda: bare.run(BLOCK_S)["samples_per_s"],
-            )
-            ratios.append(ours / theirs)
-    finally:
-        session.end()
-        bare.close()
+    ratios = _offline_over("torch", PAIRS // 2)
     return {"vs_naive_torch": statistics.median(ratios), "vs_naive_torch_pairs": ratios}
 
 
@@ -218,12 +188,32 @@ def _resident_mb(pid: int) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
-def _both(pair: int, ours: Any, theirs: Any) -> tuple[float, float]:
-    """Run both sides, in alternating order so that drift cancels."""
-    if pair % 2:
-        second, first = theirs(), ours()
-        return first, second
-    return ours(), theirs()
+def _offline_over(loop: str, pairs: int) -> list[float]:
+    """Return our offline samples per second over a bare loop's, batch 8, pair by pair."""
+    with sides(worker("onnx"), BareLoop(loop, 8, cpu_allowance().threads)) as (session, bare):
+        cell = Cell(session.setup, "offline", 8, load=LoadPlan(duration_s=BLOCK_S))
+        load = stream_load(cell, session.pilot(8))
+        bare.run(1.0)
+        measured = _alternated(
+            lambda: summarise("offline", session.apply(load).columns).throughput_per_s,
+            lambda: bare.run(BLOCK_S)["samples_per_s"],
+            lambda done: done < pairs,
+        )
+    return [ours / theirs for ours, theirs in measured]
+
+
+def _alternated(
+    ours: Callable[[], float], theirs: Callable[[], float], more: Callable[[int], bool]
+) -> list[tuple[float, float]]:
+    """Run both sides, in alternating order so that drift cancels, while `more` pairs are wanted."""
+    pairs: list[tuple[float, float]] = []
+    while more(len(pairs)):
+        if len(pairs) % 2:
+            second, first = theirs(), ours()
+            pairs.append((first, second))
+        else:
+            pairs.append((ours(), theirs()))
+    return pairs
 
 
 def _loadgen_median_ns(logs: dict[str, str]) -> float:

@@ -18,9 +18,9 @@ from gputax.plan.budgets import budget_for
 from gputax.plan.claims import device_label
 from gputax.plan.metrics import METRICS
 from gputax.report.output import save_report
-from gputax.report.sources import COMPARISON_NAME, read_sources
+from gputax.report.sources import read_sources
 from gputax.report.story import build_report
-from gputax.results.comparison import ComparedMetric, Comparison, PairSeries, Resolution, Side
+from gputax.results.comparison import COMPARISON_NAME, ComparedMetric, Comparison, PairSeries, Resolution, Side
 from gputax.results.files import write_text
 from gputax.results.record import Benchmark, GpuInfo, LoadGenVerdict, RunRecord, WarningRecord
 from gputax.results.store import ResultDirectory

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gputax.environments import environment_named
@@ -21,10 +23,10 @@ class BareLoop:
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._receive()
 
-    def run(self, seconds: float) -> dict[str, float]:
-        """Loop for so long."""
+    def run(self, seconds: float, dropped_runs: int = 1) -> dict[str, float]:
+        """Loop for so long, after a few runs that do not count."""
         assert self._process.stdin
-        self._process.stdin.write(json.dumps({"seconds": seconds}) + "\n")
+        self._process.stdin.write(json.dumps({"seconds": seconds, "dropped_runs": dropped_runs}) + "\n")
         self._process.stdin.flush()
         return self._receive()
 
@@ -43,3 +45,13 @@ class BareLoop:
 def worker(engine: str, max_batch: int = 32) -> WorkerSession:
     """Start a worker as `gputax run` does."""
     return WorkerSession(environment_named("bare"), Setup("resnet50", engine=engine, max_batch=max_batch), SilentView())
+
+
+@contextmanager
+def sides(session: WorkerSession, bare: BareLoop) -> Iterator[tuple[WorkerSession, BareLoop]]:
+    """Give both sides and end both processes afterwards."""
+    try:
+        yield session, bare
+    finally:
+        session.end()
+        bare.close()

@@ -1,0 +1,67 @@
+"""The goals of `make bench`, judged as the product judges: by the whole interval where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Outcome = Literal["ok", "MISSED", "unsure"]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What one figure must reach."""
+
+    key: str
+    comparison: Literal["<=", ">="]
+    value: float
+
+    def met_by(self, figure: float) -> bool:
+        """Whether this value would do."""
+        return figure <= self.value if self.comparison == "<=" else figure >= self.value
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One goal held against the results."""
+
+    outcome: Outcome
+    text: str
+
+
+GOALS: tuple[Goal, ...] = (
+    Goal("offline_efficiency", ">=", 0.97),
+    Goal("single_stream_overhead_us", "<=", 15),
+    Goal("single_stream_ratio", "<=", 1.01),
+    Goal("noop_single_stream_qps", ">=", 100_000),
+    Goal("noop_server_valid", ">=", 1),
+    Goal("server_peak_ratio", ">=", 3),
+    Goal("help_ms", "<=", 150),
+    Goal("quick_peak_mb", "<=", 1500),
+    Goal("quick_s", "<=", 90),
+    Goal("duet_gain", ">=", 4),
+    Goal("proxy_op_p50_overhead", "<=", 0.05),
+    Goal("proxy_call_us", "<=", 5),
+    Goal("proxy_bandwidth_ratio", ">=", 0.95),
+    Goal("proxy_bandwidth_ratio_unthrottled", ">=", 0.80),
+    Goal("proxy_tenants_ratio", ">=", 0.8),
+    Goal("compare_million_s", "<=", 10),
+    Goal("report_kb", "<=", 2048),
+)
+
+
+def judge(goal: Goal, results: Mapping[str, Any]) -> Judged | None:
+    """Return the verdict on one goal, None where its figure was not measured.
+
+    `ok` only if the whole interval meets the goal and `MISSED` only if all of it misses; a figure without an interval
+    is judged by its value.
+    """
+    if results.get(goal.key) is None:
+        return None
+    value = float(results[goal.key])
+    interval = results.get(f"{goal.key}_ci95")
+    met = {goal.met_by(float(bound)) for bound in (interval or (value,))}
+    outcome: Outcome = "unsure" if len(met) == 2 else "ok" if met == {True} else "MISSED"
+    shown = "" if not interval else f" (95 % interval {interval[0]:.4g} to {interval[1]:.4g})"
+    return Judged(outcome, f"{outcome:<6} {goal.key} = {value:.4g}{shown}, goal {goal.comparison} {goal.value:g}")

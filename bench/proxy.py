@@ -1,0 +1,123 @@
+"""What the GPU proxy costs on the software device: direct and proxied runs of one C program, in alternation.
+
+The program (`native/tests/op_bench.c`) knows nothing of Python, so that the figures are the protocol's own. None of
+them is a GPU's: the device computes on the CPU, and its throttles stand for a device of about 140 µs an operation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench.intervals import median_interval
+from gputax.environments.native_parts import LIBVGPU, SOFTWARE_DEVICE, native_directory, native_part
+from gputax.environments.proxy_server import (
+    SOCKET_VARIABLE,
+    TRANSPORT_VARIABLE,
+    ProxyAddress,
+    ProxyOptions,
+    own_proxy,
+)
+
+KERNEL = Path("src/gputax/worker/workloads/micro.ptx")
+THROTTLED = {"GPUTAX_SOFT_KERNEL_US": "125", "GPUTAX_SOFT_COPY_GBPS": "4.5"}
+PAIRS = 15
+BLOCK_S = 1.0
+TENANTS = 4
+TENANT_PAIRS = 7
+TENANT_BLOCK_S = 3.0
+
+
+def proxy_figures() -> dict[str, Any]:
+    """Return every figure of the proxy."""
+    return {
+        **_operation("shm", "proxy_op"),
+        **_operation("unix-socket", "proxy_op_unix_socket"),
+        **_bandwidth(THROTTLED, "proxy_bandwidth_ratio"),
+        **_bandwidth({}, "proxy_bandwidth_ratio_unthrottled"),
+        **_tenants(),
+    }
+
+
+def _operation(transport: str, key: str) -> dict[str, Any]:
+    """Return by how much an operation of about 140 µs grows, and what an answered empty call takes."""
+    with _proxy(THROTTLED) as address:
+        pairs = _pairs(THROTTLED, address, transport, "op,call", PAIRS)
+    overheads = [proxied["op"]["p50_us"] / direct["op"]["p50_us"] - 1 for direct, proxied in pairs]
+    means = [proxied["op"]["mean_us"] / direct["op"]["mean_us"] - 1 for direct, proxied in pairs]
+    calls_us = [proxied["call"]["p50_us"] for _, proxied in pairs]
+    call_key = "proxy_call_us" if transport == "shm" else f"{key}_call_us"
+    return {
+        f"{key}_p50_overhead": statistics.median(overheads),
+        f"{key}_p50_overhead_ci95": median_interval(overheads),
+        f"{key}_mean_overhead": statistics.median(means),
+        f"{key}_mean_overhead_ci95": median_interval(means),
+        f"{key}_direct_p50_us": statistics.median(direct["op"]["p50_us"] for direct, _ in pairs),
+        call_key: statistics.median(calls_us),
+        f"{call_key}_ci95": median_interval(calls_us),
+    }
+
+
+def _bandwidth(throttles: Mapping[str, str], key: str) -> dict[str, Any]:
+    """Return the worse direction's bandwidth at 100 MB, proxied over direct."""
+    with _proxy(throttles) as address:
+        pairs = _pairs(throttles, address, "shm", "copy", PAIRS)
+    ratios = {way: [proxied[way] / direct[way] for direct, proxied in pairs] for way in ("h2d_gbps", "d2h_gbps")}
+    worse = min(ratios, key=lambda way: statistics.median(ratios[way]))
+    return {
+        key: statistics.median(ratios[worse]),
+        f"{key}_ci95": median_interval(ratios[worse]),
+        **{f"{key}_{way}": statistics.median(ratios[way]) for way in ratios},
+    }
+
+
+def _tenants() -> dict[str, Any]:
+    """Return the operations per second of four tenants together over one tenant's alone, on the same shared device."""
+    ratios = []
+    with _proxy(THROTTLED) as address, ThreadPoolExecutor(TENANTS) as pool:
+
+        def together(count: int) -> float:
+            runs = [pool.submit(_run, LIBVGPU, _connected(address, "shm"), TENANT_BLOCK_S, "op") for _ in range(count)]
+            return sum(float(run.result()["op"]["per_s"]) for run in runs)
+
+        for _ in range(TENANT_PAIRS):
+            alone = together(1)
+            ratios.append(together(TENANTS) / alone)
+    return {"proxy_tenants_ratio": statistics.median(ratios), "proxy_tenants_ratio_ci95": median_interval(ratios)}
+
+
+def _pairs(
+    throttles: Mapping[str, str], address: ProxyAddress, transport: str, what: str, count: int
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    pairs = []
+    for number in range(count):
+        runs = {
+            "direct": lambda: _run(SOFTWARE_DEVICE, throttles, BLOCK_S, what),
+            "proxied": lambda: _run(LIBVGPU, _connected(address, transport), BLOCK_S, what),
+        }
+        order = ("direct", "proxied") if number % 2 else ("proxied", "direct")
+        seen = {name: runs[name]() for name in order}
+        pairs.append((seen["direct"], seen["proxied"]))
+    return pairs
+
+
+def _run(library: str, variables: Mapping[str, str], seconds: float, what: str) -> dict[str, Any]:
+    program = native_directory() / "tests" / "op_bench"
+    words = [str(program), str(native_part(library)), str(KERNEL), str(seconds), what]
+    done = subprocess.run(words, env={**os.environ, **variables}, stdout=subprocess.PIPE, check=True, timeout=120)
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
+
+
+def _connected(address: ProxyAddress, transport: str) -> dict[str, str]:
+    return {SOCKET_VARIABLE: str(address.socket), TRANSPORT_VARIABLE: transport}
+
+
+def _proxy(throttles: Mapping[str, str]) -> Any:
+    return own_proxy(ProxyOptions(native_part(SOFTWARE_DEVICE)), {**os.environ, **throttles})
