@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import jsonschema
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from gputax.results.store import read_record
 
 Done = subprocess.CompletedProcess[str]
 Compare = Callable[..., Done]
+REPOSITORY = Path(__file__).resolve().parents[2]
 SUITE = """
 scenarios = ["single-stream", "offline"]
 sample_count = 16
@@ -69,11 +71,10 @@ def compare(gputax: Compare) -> Compare:
     return partial(gputax, "compare")
 
 
-def with_latency(directory: Path, mean_ms: float, seed: int) -> None:
+def with_latency(directory: Path, mean_ms: float, seed: int, rows: int = 20_000) -> None:
     """Replace the measured samples by quiet ones, so that a verdict does not depend on the machine."""
     rng = np.random.default_rng(seed)
     for path in (directory / "samples").glob("*.parquet"):
-        rows = 20_000
         latency_ns = rng.lognormal(np.log(mean_ms * 1e6), 0.01, rows).astype(np.int64)
         end_ns = np.cumsum(latency_ns)
         columns = {"start_ns": end_ns - latency_ns, "end_ns": end_ns, "samples": np.full(rows, 4)}
@@ -103,6 +104,7 @@ def test_the_document_on_stdout_is_the_one_on_disk(place: Path, compare: Compare
     assert done.returncode in (6, 7), done.stderr
     comparison = Comparison.model_validate_json(done.stdout)
     assert comparison == Comparison.model_validate_json((place / "cmp/comparison.json").read_text())
+    jsonschema.validate(json.loads(done.stdout), json.loads((REPOSITORY / "docs/comparison.schema.json").read_text()))
     assert comparison.command == "gputax compare fast slow --budget 3%"
     rows = {(row.scenario, row.metric): row for row in comparison.metrics}
     assert set(rows) == {
@@ -126,6 +128,28 @@ def test_the_exit_code_is_the_verdict(place: Path, percent: float, code: int) ->
     assert compare_verb.main([*sides, "--budget", "20%"], standalone_mode=False) == 0
     strict = [*sides, "--budget", "latency_mean=0%", "--budget", "20%"]
     assert compare_verb.main(strict, standalone_mode=False) == (7 if percent == 0.0 else 6)
+
+
+def test_a_suite_gives_the_budgets_and_the_command_line_counts_before_it(place: Path) -> None:
+    with_latency(place / "fast", 1.0, 1)
+    with_latency(place / "slow", 1.032, 2)
+    suite = place / "mine.toml"
+    suite.write_text('[budget]\ndefault = "1%"\nlatency_p99 = "1ms"\n')
+    sides = [str(place / "fast"), str(place / "slow"), "--suite", str(suite)]
+    assert compare_verb.main([*sides, "--out", str(place / "cmp")], standalone_mode=False) == 6
+    comparison = Comparison.model_validate_json((place / "cmp/comparison.json").read_text())
+    rows = {row.metric: row for row in comparison.metrics}
+    assert (rows["latency_mean"].budget, rows["latency_p99"].budget) == (1.0, 1.0)
+    assert rows["latency_mean"].budget_source == f"given by {suite} [budget]"
+    assert comparison.command.endswith(f"--suite {suite}")
+    assert compare_verb.main([*sides, "--budget", "5%"], standalone_mode=False) == 0
+
+
+def test_a_percentile_that_is_refused_decides_only_where_a_budget_names_it(place: Path) -> None:
+    with_latency(place / "fast", 1.0, 1, rows=500)
+    sides = [str(place / "fast"), str(place / "fast")]
+    assert compare_verb.main(sides, standalone_mode=False) == 0
+    assert compare_verb.main([*sides, "--budget", "latency_p99=2ms"], standalone_mode=False) == 7
 
 
 def test_a_pipeline_can_gate_on_it(place: Path, compare: Compare) -> None:
@@ -236,6 +260,7 @@ def test_results_are_never_overwritten(place: Path, compare: Compare, out: str) 
         (["a", "b", "--budget", "much"], "is no budget"),
         (["a", "b", "--budget", "latncy_p99=2ms"], "did you mean 'latency_p99'"),
         (["a", "b", "--format", "pdf"], "Invalid value"),
+        (["a", "b", "--suite", "quik"], "did you mean 'quick'"),
         (["a", "b", "--json", "--format", "html"], "contradict"),
         (["a", "b", "--format", "html", "--out", "x.json"], "no name for html"),
     ],

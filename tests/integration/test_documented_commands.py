@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,10 +14,20 @@ from pathlib import Path
 
 import pytest
 
+from gputax.results.importers.pod_log import result_block
+from tests.standins.cloud import Cloud
+from tests.unit.report.documents import record
+
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 MAKEFILE = (REPOSITORY / "Makefile").read_text()
+
+
+def for_a_cluster(page: Path) -> list[str]:
+    """Return the lines of the blocks that are marked `bash cluster`, in order: make e2e runs them as they stand."""
+    blocks = re.findall(r"^```bash cluster\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+    return [line for block in blocks for line in block.splitlines() if line]
 
 
 def documented(prefix: str) -> list[str]:
@@ -26,6 +38,7 @@ def documented(prefix: str) -> list[str]:
         inline = re.findall(r"`([^`\n]+)`", text)
         for line in [*blocks.splitlines(), *inline]:
             command = line.split("  #")[0].strip().removeprefix(".venv/bin/")
+            command = re.sub(r"^([A-Z_]+=\S+ )+(?=gputax )", "", command)
             if command.startswith(prefix + " "):
                 found.append(command)
     return sorted(set(found))
@@ -42,10 +55,25 @@ def test_make_targets_exist(command: str) -> None:
         assert re.search(rf"^{target}:", MAKEFILE, flags=re.M), f"the Makefile has no {target}"
 
 
+@pytest.mark.parametrize("command", [line for page in PAGES for line in for_a_cluster(page)])
+def test_commands_for_a_cluster_are_understood_and_say_that_there_is_none(
+    command: str, gputax: Gputax, tmp_path: Path
+) -> None:
+    words = shlex.split(command.split("  #")[0])
+    if words[:3] == ["kubectl", "apply", "-k"]:
+        assert (REPOSITORY / words[3] / "kustomization.yaml").is_file()
+    elif words[0] == "gputax" and words[1] in ("run", "duet", "doctor"):
+        fast = ["--no-control"] if words[1] == "duet" else []
+        fast += ["--engine", "synthetic"] if fast and "--workload" not in words else []
+        done = gputax(*words[1:], *fast, KUBECONFIG=str(tmp_path / "none"))
+        assert done.returncode == 3, done.stderr
+        assert "there is no kubeconfig" in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("command", documented("gputax"))
 def test_gputax_commands_are_understood(command: str, gputax: Gputax, tiny_suite: str, tmp_path: Path) -> None:
     words = ["bare" if word in ("A", "B") else word for word in shlex.split(command)[1:]]
-    if len(words) == 1 and words[0] in ("duet", "compare", "report"):
+    if len(words) == 1 and words[0] in ("duet", "compare", "report", "exec", "proxy"):
         assert gputax(*words, "--help").returncode == 0
         return
     if words[0] == "run" and "--dry-run" not in words:
@@ -56,8 +84,9 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, tiny_suite
         assert "put it at" in done.stderr
         return
     if words[0] == "duet" or "--resolution" in words:
-        if "--engine" not in words:
-            words += ["--engine", "synthetic:latency_us=500"]
+        micro = any(word.startswith("micro") for word in words)
+        if micro or "--engine" not in words:
+            words += ["--no-control"] if micro else ["--engine", "synthetic:latency_us=500"]
         done = gputax(*words, "--max-time", "5")
         assert done.returncode in (0, 6, 7), done.stderr
         return
@@ -70,8 +99,45 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, tiny_suite
         done = gputax(*words)
         assert done.returncode in (0, 6, 7), done.stderr
         return
+    if words[0] == "proxy":
+        _check_proxy_command(words, gputax, tmp_path)
+        return
+    if words[0] in ("deploy", "status", "collect", "cost", "destroy"):
+        _check_deployment_command(words, tmp_path)
+        return
     done = gputax(*words, GPUTAX_MODELS=str(tmp_path))
     assert done.returncode == 0, done.stderr
+
+
+def _check_deployment_command(words: list[str], tmp_path: Path) -> None:
+    """Plan a deployment, or look at one that was made in a stand-in cluster."""
+    cloud = Cloud(tmp_path / "cloud")
+    cloud.api.log = result_block(record())
+    kubeconfig = str(cloud.home / "kubeconfig")
+    try:
+        if words[0] == "deploy":
+            done = cloud.gputax(*dict.fromkeys([*words, "--dry-run"]))
+            assert cloud.calls() == []
+        else:
+            assert cloud.gputax("deploy", "--device", "cpu", "--yes", KUBECONFIG=kubeconfig).returncode == 0
+            consent = ["--yes"] if words[0] == "destroy" and "--if-idle" not in words else []
+            done = cloud.gputax(*words, *consent, KUBECONFIG=kubeconfig)
+        assert done.returncode == 0, done.stderr
+    finally:
+        cloud.close()
+
+
+def _check_proxy_command(words: list[str], gputax: Gputax, tmp_path: Path) -> None:
+    """Run it beside a proxy in a directory of the test's own, which ends with the test."""
+    start = words if words[1] == "start" else ["proxy", "start", "--device", "software"]
+    started = gputax(*start, XDG_RUNTIME_DIR=str(tmp_path))
+    assert started.returncode == 0, started.stderr
+    try:
+        if words[1] == "status":
+            done = gputax(*words, XDG_RUNTIME_DIR=str(tmp_path))
+            assert done.returncode == 0, done.stderr
+    finally:
+        os.kill(int(re.findall(r"kill (\d+)", started.stdout)[0]), signal.SIGTERM)
 
 
 def test_the_sample_reader_in_the_formats_page_works(gputax: Gputax, tiny_suite: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from gputax.results.comparison import Comparison
 from gputax.results.store import read_samples
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
+REPOSITORY = Path(__file__).resolve().parents[2]
 TWO_MS = "synthetic:latency_us=2000"
 
 
@@ -43,7 +45,16 @@ def test_an_injected_overhead_comes_back_with_its_proof(gputax: Gputax, tmp_path
     assert comparison.sides[0].evidence["pid"] != comparison.sides[1].evidence["pid"]
     assert all("not a GPU" in side.device_label for side in comparison.sides)
 
+    schema = json.loads((REPOSITORY / "docs/comparison.schema.json").read_text())
+    jsonschema.validate(json.loads(done.stdout), schema)
     directory = tmp_path / "d"
+    assert {path.name for path in directory.iterdir()} == {
+        "comparison.json", "pairs.parquet", "samples-a.parquet", "samples-b.parquet", "environment-a.json",
+        "environment-b.json",
+    }  # fmt: skip
+    formats = (REPOSITORY / "docs/formats.md").read_text()
+    for name in ("pairs.parquet", "samples-a.parquet"):
+        assert all(f"`{column}`" in formats for column in read_samples(directory / name))
     assert Comparison.model_validate_json((directory / "comparison.json").read_text()) == comparison
     pairs = read_samples(directory / "pairs.parquet")
     assert len(pairs["a_mean_ns"]) == row.pairs
@@ -75,6 +86,26 @@ def test_the_table_answers_first(gputax: Gputax) -> None:
     assert "pass" in done.stdout
     assert "A/A control: this machine cannot tell less than" in done.stdout
     assert "A/A control: bare against itself" in done.stderr
+
+
+@pytest.mark.parametrize(("words", "code"), [([], 7), (["--budget", "90%"], 7), (["--suite", "other.toml"], 0)])
+def test_a_refused_percentile_decides_only_where_a_budget_names_it(
+    gputax: Gputax, tmp_path: Path, words: list[str], code: int
+) -> None:
+    (tmp_path / "mine.toml").write_text('[budget]\ndefault = "80%"\nlatency_p99 = "50ms"\n')
+    (tmp_path / "other.toml").write_text('[budget]\ndefault = "80%"\n')
+    # 20 ms a request: in five seconds far fewer than the 662 that p99 needs.
+    done = gputax(
+        "duet", "bare", "bare", "--engine", "synthetic:latency_us=20000", "--max-time", "5", "--no-control",
+        "--suite", "mine.toml", *words, "--out", "d", "--json",
+    )  # fmt: skip
+    rows = {row.metric: row for row in Comparison.model_validate_json(done.stdout).metrics}
+    assert done.returncode == code, rows
+    assert rows["latency_mean"].verdict == "pass"
+    assert rows["latency_mean"].budget == (90.0 if "--budget" in words else 80.0)
+    assert "662" in rows["latency_p99"].reason
+    assert rows["latency_p99"].decides is (code == 7)
+    assert rows["latency_p99"].budget == (50.0 if code == 7 else 2.0)
 
 
 def test_a_side_that_dies_costs_one_pair_and_not_the_duet(tmp_path: Path) -> None:
@@ -151,6 +182,7 @@ def test_an_old_answer_is_not_overwritten(gputax: Gputax, tmp_path: Path) -> Non
         (["bare", "bare", "--budget", "lots"], "is no budget"),
         (["bare", "bare", "--budget", "p98=2ms"], "unknown metric or layer 'p98'"),
         (["bare", "bare", "--width", "thin"], "is no percentage"),
+        (["bare", "bare", "--suite", "quik"], "did you mean 'quick'?"),
         (["bare", "bare", "--scenario", "sever"], "did you mean 'server'?"),
         (["bare", "bare", "--engine", "onxx"], "did you mean 'onnx'?"),
     ],

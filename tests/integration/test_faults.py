@@ -173,6 +173,71 @@ def test_a_killed_worker_fails_its_cell_and_the_next_cell_gets_a_new_one(tmp_pat
     assert "FAILED resnet50-offline-b4-bare" in out
 
 
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty place for temporary files, so that whatever is left in it was ours."""
+    place = tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    return place
+
+
+def wait_for_loadgen(temporary: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not list(temporary.glob("*/gputax-loadgen-*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_killed_worker_leaves_no_temporary_files(tmp_path: Path, tiny_suite: str, temporary: Path) -> None:
+    process = start(tmp_path, "run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o")
+    wait_for_loadgen(temporary)
+    (worker,) = workers_of(process.pid)
+    os.kill(worker, signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 4, errors
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_engine_that_throws_leaves_no_temporary_files(gputax: Gputax, tiny_suite: str, temporary: Path) -> None:
+    engine = "synthetic:latency_us=2000,fail_after=130"
+    done = gputax("run", "--engine", engine, "--suite", tiny_suite, "--scenario", "single-stream", "--out", "o")
+    assert done.returncode == 4, done.stderr
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_killed_coordinator_leaves_no_temporary_files(tmp_path: Path, tiny_suite: str, temporary: Path) -> None:
+    process = start(tmp_path, "run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o")
+    wait_for_loadgen(temporary)
+    (worker,) = workers_of(process.pid)
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 10
+    while alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(worker)
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_idle_worker_whose_coordinator_is_killed_leaves_no_temporary_files(tmp_path: Path, temporary: Path) -> None:
+    code = (
+        "import time; from gputax.environments import environment_named; "
+        "from gputax.environments.connection import WorkerConnection; "
+        "c = WorkerConnection(environment_named('bare')); c.describe(); print(c.pid, flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    STARTED.append(process)
+    assert process.stdout
+    worker = int(process.stdout.readline())
+    assert len(list(temporary.iterdir())) == 1
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(temporary.iterdir()) == []
+
+
 def test_an_engine_that_throws_fails_with_its_cause(gputax: Gputax, tiny_suite: str) -> None:
     engine = "synthetic:latency_us=2000,fail_after=130"
     done = gputax(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import textwrap
@@ -99,7 +100,8 @@ def test_trap_3_an_audit_file_in_the_working_directory_changes_nothing(
 
 def test_trap_4_a_missing_log_directory_aborts_the_process_so_ours_always_exists(tmp_path: Path) -> None:
     done = raw("raw_run(lg.TestSettings(), outdir='not/there')", tmp_path)
-    assert done.returncode == -6
+    # Threads that still run while it aborts make it a SIGSEGV now and then.
+    assert done.returncode in (-signal.SIGABRT, -signal.SIGSEGV)
     _, logs = ours(Load("single-stream", min_queries=64))
     assert logs["mlperf_log_summary.txt"]
 

@@ -21,8 +21,9 @@ import pytest
 
 from bench.report_size import write_results
 from gputax.report.output import save_report
-from gputax.report.sources import COMPARISON_NAME, read_comparison, read_sources
+from gputax.report.sources import read_comparison, read_sources
 from gputax.report.story import build_report
+from gputax.results.comparison import COMPARISON_NAME
 from gputax.results.files import write_text
 
 CHROMIUM = next(

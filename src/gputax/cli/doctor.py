@@ -11,9 +11,14 @@ from typing import Any, TextIO
 
 import click
 
-from gputax.environments import environment_named
+from gputax.cli.environment_options import environment_options
+from gputax.cli.lists import AtLeast
+from gputax.environments import ENVIRONMENTS, Places, environment_named, refuse_unknown
+from gputax.environments.checks.native import native_facts
 from gputax.environments.doctor import Finding, Status, diagnose, inspect_disk
-from gputax.errors import PreflightError
+from gputax.errors import GputaxError, PreflightError
+from gputax.plan.driver_choice import DriverChoice
+from gputax.plan.environment_options import EnvironmentOptions
 from gputax.worker.workloads.model_folder import models_folder
 
 LISTEN_S = 1.0
@@ -23,30 +28,39 @@ COLOURS: dict[Status, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command()
-@click.option("--env", "environment", default="bare", show_default=True, help="Where a worker would run.")
+@click.option("--env", "environment", default="bare", show_default=True, help=f"One of {', '.join(ENVIRONMENTS)}.")
 @click.option("--out", default="results", show_default=True, help="Where results would go.")
 @click.option("--resolution", is_flag=True, help="Run a short A/A: the smallest overhead this machine can resolve.")
 @click.option("--workload", default="resnet50", show_default=True, help="With --resolution: what runs.")
-@click.option("--engine", default="onnx", show_default=True, help="With --resolution: what executes it.")
-@click.option(
-    "--max-time", default=30.0, show_default=True, type=click.FloatRange(3), help="With --resolution: seconds."
-)
+@click.option("--engine", default="", help="With --resolution: what executes it. [default: onnx; micro: driver]")
+@click.option("--max-time", default=30.0, show_default=True, type=AtLeast(3), help="With --resolution: seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Write findings and facts as JSON.")
+@click.option("--device", default="auto", show_default=True, help="k8s: cuda asks for a GPU.")
+@environment_options
 @click.pass_context
 def doctor(
-    context: click.Context, /, environment: str, out: str, resolution: bool, as_json: bool, **measured: Any
+    context: click.Context,
+    /,
+    environment: str,
+    out: str,
+    resolution: bool,
+    as_json: bool,
+    device: str,
+    options: EnvironmentOptions,
+    **measured: Any,
 ) -> None:
     """Look for what would spoil or stop a measurement here, with the command that mends it.
 
     Exits with 3 if anything stops a measurement.
     """
+    refuse_unknown(environment)
     if resolution:
         from gputax.cli.resolution import show_resolution
 
         show_resolution(environment, as_json=as_json, **measured)
         return
-    facts = gather_facts(environment)
-    findings = diagnose(facts, inspect_disk(models_folder(), Path(out)))
+    facts, findings = examined(environment, options, device)
+    findings += diagnose(facts, inspect_disk(models_folder(), Path(out))) if facts.get("host") else []
     if as_json:
         document = {"environment": environment, "findings": [f.to_dict() for f in findings], "facts": facts}
         click.echo(json.dumps(document, indent=2))
@@ -57,12 +71,39 @@ def doctor(
         context.exit(PreflightError.exit_code)
 
 
-def gather_facts(environment: str) -> dict[str, Any]:
+def examined(environment: str, options: EnvironmentOptions, device: str) -> tuple[dict[str, Any], list[Finding]]:
+    """Return what a worker there tells, and what was found before it could be asked.
+
+    Of a cluster everything is asked that decides whether a pod starts; if nothing speaks against it, one is started.
+    """
+    findings: list[Finding] = []
+    facts: dict[str, Any] = {}
+    if environment.partition("+")[0] == "k8s":
+        from gputax.environments.cluster_doctor import examine_cluster
+
+        facts["cluster"], findings = examine_cluster(environment, options, device)
+        if any(finding.status == "fail" for finding in findings):
+            return facts, findings
+    try:
+        return {**facts, **gather_facts(environment, options, device)}, findings
+    except GputaxError as error:
+        if environment == "bare":
+            raise
+        why = "No worker can be started there, so nothing can be measured."
+        return facts, [*findings, Finding("fail", error.what, error.where, why, error.next_step)]
+
+
+def gather_facts(environment: str, options: EnvironmentOptions | None = None, device: str = "auto") -> dict[str, Any]:
     """Ask a worker there; what it tells is what a measurement would meet."""
     from gputax.environments.connection import WorkerConnection
 
-    with WorkerConnection(environment_named(environment)) as connection:
-        return connection.describe(with_engines=True, listen_s=LISTEN_S)
+    def say(text: str) -> None:
+        click.echo(f"gputax: {text}", err=True)
+
+    driver = DriverChoice(device, needed=False)
+    with Places(options, say) as places, WorkerConnection(environment_named(environment, driver, places)) as connection:
+        described = connection.describe(with_engines=True, listen_s=LISTEN_S)
+    return {**described, "native": native_facts()}
 
 
 def render(

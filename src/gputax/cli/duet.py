@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 import time
@@ -10,23 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gputax.cli.lists import names
-from gputax.environments import ENVIRONMENTS
+from gputax.cli.environment_options import environment_options
+from gputax.cli.gate import exit_code
+from gputax.cli.lists import AtLeast, names
+from gputax.environments import refuse_unknown
 from gputax.errors import UsageError, unknown_name
-from gputax.plan.budgets import Budget, parse_budgets
+from gputax.plan.budgets import Budget
 from gputax.plan.cells import DEVICES, MULTI_STREAM_SAMPLES_PER_QUERY, PRECISIONS, SCENARIOS, Setup
+from gputax.plan.driver_choice import refuse_driver_contradictions
 from gputax.plan.engine_spec import parse_engine
+from gputax.plan.environment_options import EnvironmentOptions
 from gputax.plan.metrics import METRICS
+from gputax.plan.micro import MICRO, engine_for, expanded, is_micro, known_names
+from gputax.plan.micro import SCENARIOS as MICRO_SCENARIOS
+from gputax.plan.suites import wanted_budgets
 from gputax.plan.workload_facts import WORKLOADS
 
 if TYPE_CHECKING:
     from gputax.measure.duet import DuetData
-    from gputax.measure.duet_run import DuetRequest
+    from gputax.measure.duet_request import DuetRequest
     from gputax.results.comparison import Comparison
     from gputax.stats.stopping import StopDecision
 
-EXIT_FAIL = 6
-EXIT_INCONCLUSIVE = 7
 # A quarter of the budget: then an overhead in the middle of it is decided either way.
 WIDTH_SHARE = 0.25
 
@@ -34,22 +40,33 @@ WIDTH_SHARE = 0.25
 @click.command()
 @click.argument("a")
 @click.argument("b")
-@click.option("--workload", default="resnet50", show_default=True, help=f"One of {', '.join(WORKLOADS)}.")
+@click.option("--workload", default="resnet50", show_default=True, help=f"One of {', '.join(WORKLOADS)}, {MICRO}.")
 @click.option("--scenario", default="single-stream", show_default=True, help=f"One of {', '.join(SCENARIOS)}.")
 @click.option("--batch", default=1, show_default=True, type=click.IntRange(1), help="Batch of offline and saturate.")
-@click.option("--engine", default="onnx", show_default=True, help="Engine of both sides, with :KEY=VALUE,…")
+@click.option("--engine", default="", help="Engine of both sides, with :KEY=VALUE,… [default: onnx; micro: driver]")
 @click.option("--engine-b", default="", help="Another engine for B: the difference is then what is measured.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda; never replaced in silence.")
+@click.option(
+    "--device", default="auto", show_default=True, help="auto, cpu, cuda, software; never replaced in silence."
+)
+@click.option(
+    "--libcuda", default="", metavar="PATH", help="micro: another driver library, as a file or its directory."
+)
 @click.option("--precision", default="fp32", show_default=True, help="fp32, or fp16 where the device has it.")
 @click.option("--threads", default=0, type=click.IntRange(0, 1024), help="CPU threads. [default: affinity and quota]")
 @click.option("--budget", "budgets", multiple=True, help="e.g. 5%, or latency_p99=2ms. [default: the layers' own]")
+@click.option(
+    "--suite", default="", metavar="NAME|FILE", help="Take the budgets of this suite where --budget is silent."
+)
 @click.option("--width", default="", help="Stop at this half-width of the interval, e.g. 1%. [default: budget / 4]")
-@click.option("--max-time", default=120.0, show_default=True, type=click.FloatRange(5), help="Seconds, A/A included.")
+@click.option("--max-time", default=120.0, show_default=True, type=AtLeast(5), help="Seconds, A/A included.")
 @click.option("--control/--no-control", default=True, help="Measure A against itself first.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0), help="Seed of weights, inputs and order.")
-@click.option("--stall-timeout", default=0.0, type=click.FloatRange(0), help="End a worker silent for so many seconds.")
+@click.option("--stall-timeout", default=0.0, type=AtLeast(0), help="End a worker silent for so many seconds.")
 @click.option("--out", default="", help="Result directory. [default: results/duet-A-B-TIME]")
 @click.option("--json", "as_json", is_flag=True, help="Write the comparison to stdout instead of the table.")
+@click.option("--for-a", multiple=True, metavar="KEY=VALUE", help="An option of the place for A alone, e.g. cpus=2.")
+@click.option("--for-b", multiple=True, metavar="KEY=VALUE", help="The same for B, e.g. image=gputax:next.")
+@environment_options
 def duet(a: str, b: str, budgets: tuple[str, ...], width: str, out: str, as_json: bool, **chosen: Any) -> int:
     """Say what B costs over A: pairs in random order, an interval, a verdict against the budget.
 
@@ -70,31 +87,30 @@ def duet(a: str, b: str, budgets: tuple[str, ...], width: str, out: str, as_json
         click.echo(comparison.model_dump_json(indent=2))
     else:
         _show(comparison, directory)
-    # A metric that has no number (p99 below its floor) is shown as inconclusive but decides nothing.
-    verdicts = {row.verdict for row in comparison.metrics if row.overhead_percent is not None}
-    if "fail" in verdicts:
-        return EXIT_FAIL
-    return 0 if verdicts == {"pass"} else EXIT_INCONCLUSIVE
+    return exit_code(comparison)
 
 
 def _request(a: str, b: str, budget_words: tuple[str, ...], width: str, chosen: dict[str, Any]) -> DuetRequest:
-    from gputax.measure.duet_run import DuetRequest
+    from gputax.measure.duet_request import DuetRequest
     from gputax.measure.duet_sides import SideSpec
 
     for name in (a, b):
-        if name not in ENVIRONMENTS:
-            raise unknown_name("environment", name, ENVIRONMENTS)
+        refuse_unknown(name)
+    options: EnvironmentOptions = chosen["options"]
     for kind, known in (("device", DEVICES), ("precision", PRECISIONS), ("scenario", SCENARIOS)):
         if chosen[kind] not in known:
             raise unknown_name(kind, chosen[kind], known)
-    (workload,) = names(chosen["workload"], "workload", WORKLOADS)[:1]
     scenario = chosen["scenario"]
+    workloads = _workloads(chosen["workload"], scenario)
+    workload = workloads[0]
+    engine = engine_for(workload, chosen["engine"])
     batch = {"single-stream": 1, "multi-stream": MULTI_STREAM_SAMPLES_PER_QUERY}.get(scenario, chosen["batch"])
-    engine_b = chosen["engine_b"] or chosen["engine"]
-    budgets = _budgets(a, b, budget_words)
+    engine_b = chosen["engine_b"] or engine
+    wanted = wanted_budgets(budget_words, chosen["suite"])
+    budgets = {name: wanted.for_metric(a, b, name) for name in METRICS}
     main_budget = next(budget for budget in budgets.values() if budget.unit == "%")
 
-    def side(label: str, environment: str, engine: str) -> SideSpec:
+    def side(label: str, environment: str, engine: str, changes: tuple[str, ...]) -> SideSpec:
         setup = Setup(
             workload,
             engine=quiet_pools(engine),
@@ -104,13 +120,15 @@ def _request(a: str, b: str, budget_words: tuple[str, ...], width: str, chosen: 
             max_batch=max(batch, 1),
             sample_count=max(32, batch),
             seed=chosen["seed"],
+            libcuda=str(Path(chosen["libcuda"]).expanduser().resolve()) if chosen["libcuda"] else "",
         )
-        return SideSpec(label, environment, setup)
+        refuse_driver_contradictions(environment, setup)
+        return SideSpec(label, environment, setup, options.changed(changes))
 
     label_b = b if b != a else f"{b} (B)"
     return DuetRequest(
-        side(a, a, chosen["engine"]),
-        side(label_b, b, engine_b),
+        side(a, a, engine, chosen["for_a"]),
+        side(label_b, b, engine_b, chosen["for_b"]),
         scenario,
         batch,
         budgets,
@@ -121,7 +139,22 @@ def _request(a: str, b: str, budget_words: tuple[str, ...], width: str, chosen: 
         chosen["stall_timeout"],
         shlex.join(["gputax", *sys.argv[1:]]),
         injected=bool(chosen["engine_b"]),
+        named=frozenset(wanted.metrics),
+        workloads=workloads,
     )
+
+
+def _workloads(text: str, scenario: str) -> tuple[str, ...]:
+    """Return what is measured: one model, or the operations of micro, which share one worker on each side."""
+    workloads = expanded(names(text, "workload", known_names(tuple(WORKLOADS))))
+    operations = [is_micro(workload) for workload in workloads]
+    if len(workloads) > 1 and not all(operations):
+        raise UsageError("a duet takes one model, or operations of micro", next_step="one duet for each model")
+    if any(operations) and scenario not in MICRO_SCENARIOS:
+        raise UsageError(
+            f"{MICRO} has no scenario {scenario}", next_step=f"use --scenario {' or '.join(MICRO_SCENARIOS)}"
+        )
+    return workloads
 
 
 def quiet_pools(engine: str) -> str:
@@ -132,18 +165,16 @@ def quiet_pools(engine: str) -> str:
     return f"{engine}{',' if ':' in engine else ':'}spin=false"
 
 
-def _budgets(a: str, b: str, words: tuple[str, ...]) -> dict[str, Budget]:
-    budgets = parse_budgets(words)
-    return {name: budgets.for_metric(a, b, name) for name in METRICS}
-
-
 def _width(text: str, budget: Budget) -> float:
     if not text:
         return max(0.1, WIDTH_SHARE * budget.value)
     try:
-        return float(text.rstrip("%"))
-    except ValueError as error:
-        raise UsageError(f"--width {text!r} is no percentage", next_step="e.g. --width 1%") from error
+        width = float(text.rstrip("%"))
+    except ValueError:
+        width = math.nan
+    if not 0.0 < width < math.inf:
+        raise UsageError(f"--width {text!r} is no percentage above zero", next_step="e.g. --width 1%")
+    return width
 
 
 def _word(environment: str) -> str:

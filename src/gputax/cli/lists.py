@@ -1,9 +1,12 @@
-"""Parse the comma lists of the command line."""
+"""Parse the comma lists and the numbers of the command line."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import click
 
 from gputax.errors import UsageError, unknown_name
 
@@ -31,6 +34,20 @@ def counts(text: str, option: str) -> tuple[int, ...]:
     if any(value < 1 for value in values):
         raise UsageError(f"--{option} {text!r} holds a number below 1")
     return _once(values, option)
+
+
+class AtLeast(click.FloatRange):
+    """A number from a least one on; neither NaN, which no range excludes, nor infinity, which no load reaches."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__(min=least)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse and check it."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number.", param, ctx)
+        return number
 
 
 T = TypeVar("T")

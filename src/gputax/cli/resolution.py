@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from gputax.cli.duet import Progress, quiet_pools
-from gputax.environments import ENVIRONMENTS
-from gputax.errors import unknown_name
+from gputax.environments import refuse_unknown
 from gputax.plan.cells import Setup
+from gputax.plan.driver_choice import refuse_driver_contradictions
+from gputax.plan.micro import engine_for
 from gputax.plan.workload_facts import workload_facts
 from gputax.results.comparison import Resolution
 
@@ -20,10 +21,11 @@ def show_resolution(environment: str, workload: str, engine: str, max_time: floa
     from gputax.measure.duet_run import machine_resolution
     from gputax.measure.duet_sides import SideSpec
 
-    if environment not in ENVIRONMENTS:
-        raise unknown_name("environment", environment, ENVIRONMENTS)
+    refuse_unknown(environment)
     workload_facts(workload)
+    engine = engine_for(workload, engine)
     setup = Setup(workload, engine=quiet_pools(engine), sample_count=32, max_batch=1)
+    refuse_driver_contradictions(environment, setup)
     progress = Progress(max_time)
     found = machine_resolution(SideSpec(environment, environment, setup), max_time, progress.say, progress.pair)
     if as_json:

@@ -4,30 +4,47 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gputax.cli.lists import counts, names
-from gputax.environments import ENVIRONMENTS
+from gputax.cli.environment_options import environment_options
+from gputax.cli.lists import AtLeast, counts, names
+from gputax.environments import ENVIRONMENTS, refuse_unknown
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import DEVICES, PRECISIONS, SCENARIOS, Cell, plan_id
 from gputax.plan.engine_spec import parse_engine
+from gputax.plan.environment_options import EnvironmentOptions
+from gputax.plan.micro import MICRO, known_names
 from gputax.plan.suites import Choices, Suite, load_suite, plan_cells
 from gputax.plan.workload_facts import WORKLOADS
+
+if TYPE_CHECKING:
+    from gputax.results.record import RunRecord
 
 EXIT_CELLS_FAILED = 4
 EXIT_INVALID = 5
 
 
 @click.command()
-@click.option("--env", "environment", default="bare", show_default=True, help="Where the worker runs.")
-@click.option("--workload", default="resnet50", show_default=True, help=f"Comma list of {', '.join(WORKLOADS)}.")
+@click.option(
+    "--env", "environment", default="bare", show_default=True, help=f"Where the worker runs: {', '.join(ENVIRONMENTS)}."
+)
+@click.option(
+    "--workload", default="resnet50", show_default=True, help=f"Comma list of {', '.join(WORKLOADS)}, {MICRO}."
+)
 @click.option("--scenario", default="", help=f"Comma list of {', '.join(SCENARIOS)}. [default: the suite's]")
 @click.option("--batch", default="", help="Comma list of batch sizes (offline), largest batches (server).")
 @click.option("--suite", default="quick", show_default=True, help="quick, standard, mlperf, or a TOML file of yours.")
-@click.option("--engine", default="onnx", show_default=True, help="onnx, torch or synthetic, with :KEY=VALUE,…")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda; never replaced in silence.")
+@click.option(
+    "--engine", default="", help="onnx, torch, synthetic or driver, with :KEY=VALUE,… [default: onnx; micro: driver]"
+)
+@click.option(
+    "--device", default="auto", show_default=True, help="auto, cpu, cuda, software; never replaced in silence."
+)
+@click.option(
+    "--libcuda", default="", metavar="PATH", help="micro: another driver library, as a file or its directory."
+)
 @click.option("--precision", default="fp32", show_default=True, help="fp32, or fp16 where the device has it.")
 @click.option("--threads", default=0, type=click.IntRange(0, 1024), help="CPU threads. [default: affinity and quota]")
 @click.option(
@@ -36,24 +53,26 @@ EXIT_INVALID = 5
     help="Your own ONNX file, or `official` after `gputax models fetch`. [default: seeded]",
 )
 @click.option("--dataset", default="", help="ImageNet-style folder with val_map.txt instead of synthetic inputs.")
-@click.option("--qps", default=0.0, type=click.FloatRange(0), help="Server: arrivals per second. [default: found]")
+@click.option("--qps", default=0.0, type=AtLeast(0), help="Server: arrivals per second. [default: found]")
 @click.option("--find-peak", is_flag=True, help="Server: find the highest valid rate, with repeated probes.")
 @click.option(
     "--bound-ms",
     default=0.0,
-    type=click.FloatRange(0),
+    type=AtLeast(0),
     help="Server: latency bound of the suite's percentile. [default: workload's]",
 )
 @click.option("--max-wait-us", default=0, type=click.IntRange(0), help="Server: how long the batcher may wait.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0), help="Seed of weights and inputs.")
 @click.option("--out", default="", help="Result directory. [default: results/ENV-TIME, or the unfinished one]")
 @click.option("--overwrite", is_flag=True, help="Measure again into a directory that holds results.")
-@click.option("--stall-timeout", default=0.0, type=click.FloatRange(0), help="End a worker silent for so many seconds.")
+@click.option("--stall-timeout", default=0.0, type=AtLeast(0), help="End a worker silent for so many seconds.")
 @click.option("--dry-run", is_flag=True, help="Show the cells and about how long they take; measure nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Write the run record to stdout instead of the table.")
+@click.option("--result-block", is_flag=True, help="End with the block that `gputax compare` reads in a log.")
+@environment_options
 def run(
     environment: str, workload: str, scenario: str, batch: str, suite: str, out: str, overwrite: bool,
-    stall_timeout: float, dry_run: bool, as_json: bool, **chosen: Any,
+    stall_timeout: float, dry_run: bool, as_json: bool, result_block: bool, options: EnvironmentOptions, **chosen: Any,
 ) -> int:  # fmt: skip
     """Measure inference in an environment: LoadGen's scenarios on real models, results on disk.
 
@@ -63,29 +82,35 @@ def run(
     cells = plan_cells(named_suite, _choices(environment, workload, scenario, batch, named_suite, chosen))
     if dry_run:
         return _show_plan(cells, as_json)
-    return _execute(cells, environment, out, overwrite, stall_timeout, as_json)
+    directory = _directory(cells, environment, out)
+    record = _execute(cells, directory, overwrite, stall_timeout, options)
+    _show(record, directory, as_json, result_block)
+    if record.failures:
+        return EXIT_CELLS_FAILED
+    return 0 if all(benchmark.valid for benchmark in record.benchmarks) else EXIT_INVALID
 
 
 def _choices(
     environment: str, workload: str, scenario: str, batch: str, suite: Suite, chosen: dict[str, Any]
 ) -> Choices:
-    if environment not in ENVIRONMENTS:
-        raise unknown_name("environment", environment, ENVIRONMENTS)
+    refuse_unknown(environment)
     if chosen["device"] not in DEVICES:
         raise unknown_name("device", chosen["device"], DEVICES)
     if chosen["precision"] not in PRECISIONS:
         raise unknown_name("precision", chosen["precision"], PRECISIONS)
-    parse_engine(chosen["engine"])
+    if chosen["engine"]:
+        parse_engine(chosen["engine"])
     scenarios = names(scenario, "scenario", SCENARIOS) if scenario else suite.scenarios
     _refuse_contradictions(scenarios, workload, batch, chosen)
-    setup_keys = ("engine", "device", "precision", "threads", "weights", "dataset", "seed")
+    setup_keys = ("engine", "device", "precision", "threads", "weights", "dataset", "seed", "libcuda")
+    paths = ("weights", "dataset", "libcuda")
     load_keys = ("qps", "find_peak", "bound_ms", "max_wait_us")
     return Choices(
-        workloads=names(workload, "workload", WORKLOADS),
-        scenarios=scenarios,
+        workloads=names(workload, "workload", known_names(tuple(WORKLOADS))),
+        scenarios=scenarios if scenario else (),
         batches=counts(batch, "batch") if batch else (),
         environment=environment,
-        setup={key: _absolute(chosen[key]) if key in ("weights", "dataset") else chosen[key] for key in setup_keys},
+        setup={key: _absolute(chosen[key]) if key in paths else chosen[key] for key in setup_keys},
         load={key: chosen[key] for key in load_keys if chosen[key]},
     )
 
@@ -111,7 +136,7 @@ def _refuse_contradictions(scenarios: tuple[str, ...], workload: str, batch: str
         )
     if chosen["weights"] and "," in workload:
         raise UsageError("--weights is one model's file, but several workloads are named")
-    if chosen["weights"] and not chosen["engine"].startswith("onnx"):
+    if chosen["weights"] and not (chosen["engine"] or "onnx").startswith("onnx"):
         raise UsageError("--weights takes an ONNX file, which only --engine onnx can run")
 
 
@@ -131,22 +156,33 @@ def _show_plan(cells: tuple[Cell, ...], as_json: bool) -> int:
     return 0
 
 
-def _execute(
-    cells: tuple[Cell, ...], environment: str, out: str, overwrite: bool, stall_timeout: float, as_json: bool
-) -> int:
-    # Imported here: pydantic, numpy and rich are not needed to refuse a wrong command line.
-    from gputax.cli.run_table import run_table
-    from gputax.cli.views import view_for
-    from gputax.measure.run import Run
+def _directory(cells: tuple[Cell, ...], environment: str, out: str) -> Path:
     from gputax.results.store import default_directory
 
-    directory = Path(out) if out else default_directory(Path("results"), environment, plan_id(cells))
+    return Path(out) if out else default_directory(Path("results"), environment, plan_id(cells))
+
+
+def _execute(
+    cells: tuple[Cell, ...], directory: Path, overwrite: bool, stall_timeout: float, options: EnvironmentOptions
+) -> RunRecord:
+    # Imported here: pydantic, numpy and rich are not needed to refuse a wrong command line.
+    from gputax.cli.views import view_for
+    from gputax.measure.run import Run
+
     with view_for(sys.stderr) as view:
-        record = Run(cells, directory, view, overwrite=overwrite, stall_timeout_s=stall_timeout).execute()
+        return Run(
+            cells, directory, view, overwrite=overwrite, stall_timeout_s=stall_timeout, options=options
+        ).execute()
+
+
+def _show(record: RunRecord, directory: Path, as_json: bool, result_block: bool) -> None:
+    from gputax.cli.run_table import run_table
+    from gputax.results.importers import pod_log
+
     if as_json:
         click.echo(record.model_dump_json(indent=2))
     else:
         run_table(record, directory, sys.stdout)
-    if record.failures:
-        return EXIT_CELLS_FAILED
-    return 0 if all(benchmark.valid for benchmark in record.benchmarks) else EXIT_INVALID
+    if result_block:
+        sys.stderr.flush()
+        click.echo(pod_log.result_block(record), nl=False)

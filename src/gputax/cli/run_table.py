@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -9,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gputax.cli.micro_table import micro_table
+from gputax.plan.micro import is_micro
 from gputax.results.record import Benchmark, RunRecord
 
 WIDTH_WITHOUT_TERMINAL = 130
@@ -22,15 +25,12 @@ def run_table(record: RunRecord, directory: Path, stream: TextIO) -> None:
     console = Console(file=stream, highlight=False, width=width)
     threads = ", ".join(sorted({plural(each.threads, "thread") for each in record.benchmarks}))
     title = f"{record.environment} on {record.device_label}" + (f", {threads}" if threads else "")
-    table = Table(title=Text(title), title_justify="left")
-    for title in ("workload", "scenario", "batch"):
-        table.add_column(title)
-    for title in ("samples/s", "p50 ms", "p90 ms", "p99 ms", "samples"):
-        table.add_column(title, justify="right")
-    table.add_column("LoadGen")
-    for benchmark in record.benchmarks:
-        table.add_row(*_row(benchmark))
-    console.print(table)
+    models = [each for each in record.benchmarks if not is_micro(each.workload)]
+    operations = [each for each in record.benchmarks if is_micro(each.workload)]
+    if models or not operations:
+        console.print(_model_table(title, models))
+    if operations:
+        console.print(micro_table(title, operations))
     for failure in record.failures:
         console.print(f"FAILED {failure.cell}: {failure.what}", markup=False, style="red")
         if failure.next:
@@ -38,6 +38,18 @@ def run_table(record: RunRecord, directory: Path, stream: TextIO) -> None:
     for line in notes(record):
         console.print(line, markup=False)
     console.print(f"Results: {directory}", markup=False)
+
+
+def _model_table(title: str, benchmarks: Sequence[Benchmark]) -> Table:
+    table = Table(title=Text(title), title_justify="left")
+    for title in ("workload", "scenario", "batch"):
+        table.add_column(title)
+    for title in ("samples/s", "p50 ms", "p90 ms", "p99 ms", "samples"):
+        table.add_column(title, justify="right")
+    table.add_column("LoadGen")
+    for benchmark in benchmarks:
+        table.add_row(*_row(benchmark))
+    return table
 
 
 def _row(benchmark: Benchmark) -> tuple[str, ...]:
@@ -83,11 +95,14 @@ def _number(value: float | None) -> str:
 def notes(record: RunRecord) -> list[str]:
     """Return what must be read with the table, each thing said once."""
     lines = [f"Claim: {claim}." for claim in dict.fromkeys(benchmark.claim for benchmark in record.benchmarks)]
-    if any(benchmark.scenario in BATCH_SCENARIOS for benchmark in record.benchmarks):
+    if any(each.scenario in BATCH_SCENARIOS and not is_micro(each.workload) for each in record.benchmarks):
         lines.append("Latency of offline and saturate is that of one batch.")
     if any(benchmark.loadgen and not benchmark.load.get("official") for benchmark in record.benchmarks):
         lines.append("VALID is LoadGen's word on this suite's own minimums; for offline that is the number of samples.")
-    lines.append("± is the 95 % interval within this run (±?: too few batches to say); another run may differ by more.")
+    if any(not is_micro(benchmark.workload) for benchmark in record.benchmarks):
+        lines.append(
+            "± is the 95 % interval within this run (±?: too few batches to say); another run may differ by more."
+        )
     for benchmark in record.benchmarks:
         lines += _server_notes(benchmark)
     if any("too-few-samples" in {each.code for each in benchmark.warnings} for benchmark in record.benchmarks):

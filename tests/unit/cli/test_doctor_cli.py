@@ -37,7 +37,7 @@ gputax doctor: bare
 
 
 def run(monkeypatch: pytest.MonkeyPatch, findings: list[Finding], *arguments: str) -> Result:
-    monkeypatch.setattr(module, "gather_facts", lambda environment: {"host": {"python": environment}})
+    monkeypatch.setattr(module, "gather_facts", lambda environment, *_: {"host": {"python": environment}})
     monkeypatch.setattr(module, "diagnose", lambda facts, disk: findings)
     return CliRunner().invoke(doctor, arguments)
 

@@ -32,6 +32,11 @@ Gputax = Callable[..., subprocess.CompletedProcess[str]]
         (["run", "--scenario", "single-stream", "--batch", "8"], "--batch has no meaning", "drop it"),
         (["run", "--weights", "a.onnx", "--workload", "resnet50,bert-large"], "several workloads", ""),
         (["run", "--weights", "a.onnx", "--engine", "torch"], "only --engine onnx", ""),
+        (["run", "--scenario", "server", "--qps", "nan"], "nan is no finite number", ""),
+        (["duet", "bare", "bare", "--max-time", "inf"], "inf is no finite number", ""),
+        (["duet", "bare", "bare", "--max-time", "1"], "not in the range", ""),
+        (["duet", "bare", "bare", "--width", "nan"], "no percentage above zero", "--width 1%"),
+        (["duet", "bare", "bare", "--width", "0%"], "no percentage above zero", "--width 1%"),
     ],
 )
 def test_mistakes(gputax: Gputax, words: list[str], complaint: str, hint: str) -> None:

@@ -1,0 +1,40 @@
+"""`gputax collect`: bring the Job's results home."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from gputax.errors import GputaxError
+
+
+@click.command()
+@click.option("--out", default="", help="The deployment's result directory. [default: the only one under results/]")
+@click.option("--json", "as_json", is_flag=True, help="Write what came home as JSON.")
+def collect(out: str, as_json: bool) -> None:
+    """Write the Job's benchmark_results.json and its log to the result directory; again and again if you like.
+
+    The record comes from the result block at the end of the pod's log: a pod that has ended can be read, not entered.
+    """
+    from gputax.cli.deployments import opened
+    from gputax.cluster.collection import collect as bring_home
+    from gputax.cluster.job_watch import job_state
+    from gputax.cluster.steps import CollectResults
+
+    deployment, plan, tools = opened(out)
+    action = plan.steps[-1].action
+    assert isinstance(action, CollectResults)
+    with deployment.locked():
+        phase = job_state(tools.cluster().get("Job", action.job, namespace=action.namespace)).phase
+        if phase == "active":
+            raise GputaxError(
+                "the Job still runs", where=f"Job {action.job}", next_step="gputax status --watch, then gputax collect"
+            )
+        found = bring_home(tools, deployment, action, deployment.state.run_id, plan.lost_log)
+        deployment.event("collected", source=found.source)
+    if as_json:
+        data = {"record": str(found.record), "log": str(found.log), "from": found.source, "results": found.cells}
+        click.echo(json.dumps(data, indent=2))
+    else:
+        click.echo(f"{found.record}: {found.cells} results from {found.source}; log: {found.log}")

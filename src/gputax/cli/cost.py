@@ -1,0 +1,28 @@
+"""`gputax cost`: what a deployment has cost, by which prices and by which method."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command()
+@click.option("--out", default="", help="The deployment's result directory. [default: the only one under results/]")
+@click.option("--json", "as_json", is_flag=True, help="Write the figures as JSON.")
+def cost(out: str, as_json: bool) -> None:
+    """Add up a deployment's hours, from its own events, at the prices of a dated table."""
+    from gputax.cluster.cost import METHOD, spent
+    from gputax.cluster.cost_text import cost_text, price_facts
+    from gputax.cluster.deployment import find_deployment, now
+    from gputax.cluster.providers import plan_of
+
+    deployment = find_deployment(out)
+    state = deployment.state
+    plan = plan_of(state.provider, state.choices, state.run_id, deployment.results)
+    found = spent(plan, deployment.events(), now())
+    facts = price_facts(state.provider, state.choices)
+    if as_json:
+        click.echo(json.dumps({**found.to_dict(), "method": METHOD, **facts}, indent=2))
+    else:
+        click.echo(cost_text(plan, found, facts), nl=False)

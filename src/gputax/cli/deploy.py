@@ -1,0 +1,247 @@
+"""`gputax deploy`: show the plan and its price, ask, then carry it out; the same command resumes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gputax import __version__
+from gputax.cli.durations import seconds
+from gputax.cli.lists import names
+from gputax.errors import PreflightError, UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from gputax.cluster.deployment import Deployment
+    from gputax.cluster.steps import Plan
+
+PROVIDERS = ("current", "gke")
+# Those that are in the image; a file of the user's is not.
+SUITES = ("quick", "standard", "mlperf")
+GKE_OPTIONS = ("project", "zone", "machine", "accelerator", "spot", "max_nodes", "cluster", "repository", "builder")
+CURRENT_OPTIONS = ("context", "device_plugin", "price_per_hour")
+
+
+@click.command()
+@click.argument("provider", default="current", metavar="[current|gke]")
+@click.option(
+    "--out", default="results/baseline", show_default=True, help="Where results and the deployment's files go."
+)
+@click.option("--suite", default="standard", show_default=True, help="quick, standard or mlperf.")
+@click.option("--workload", default="resnet50", show_default=True, help="What the Job measures; a comma list.")
+@click.option("--device", default="cuda", show_default=True, help="cuda, or cpu for a cluster without GPUs.")
+@click.option(
+    "--gpus", default=1, show_default=True, type=click.IntRange(1, 16), help="GPUs of the pod; none with --device cpu."
+)
+@click.option("--cpus", default=0, type=click.IntRange(0), help="Whole CPUs of the pod. [default: 2; gke: all but one]")
+@click.option("--memory", default="", help="Memory of the pod. [default: 4Gi; gke: 60 % of the machine's]")
+@click.option("--image", default="", help=f"A finished image. [default: gputax:{__version__}; gke: built and pushed]")
+@click.option("--namespace", default="gputax", show_default=True, help="Namespace of the Job.")
+@click.option("--deadline", default="2h", show_default=True, help="When Kubernetes itself ends the Job.")
+@click.option(
+    "--idle-limit", default="2h", show_default=True, help="Every verb warns when a deployment is idle longer."
+)
+@click.option("--context", default="", help="current: the kubeconfig's context. [default: its current one]")
+@click.option(
+    "--device-plugin/--no-device-plugin", default=True, help="current: whether NVIDIA's may be installed if missing."
+)
+@click.option(
+    "--price-per-hour", default=0.0, type=click.FloatRange(0), help="current: dollars per hour, to have it counted."
+)
+@click.option("--project", default="", help="gke: project id. [default: gcloud's own setting]")
+@click.option("--zone", default="us-central1-a", show_default=True, help="gke: zone.")
+@click.option("--machine", default="", help="gke: machine type. [default: n1-standard-4, or what the GPU comes with]")
+@click.option("--accelerator", default="nvidia-tesla-t4", show_default=True, help="gke: GPU type; T4 will do.")
+@click.option("--spot", is_flag=True, help="gke: Spot nodes, cheaper, may be taken away.")
+@click.option(
+    "--max-nodes",
+    default=2,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    help="gke: the pool scales from 0 to this.",
+)
+@click.option("--cluster", default="gpu-benchmark-cluster", show_default=True, help="gke: the cluster's name.")
+@click.option("--repository", default="gputax", show_default=True, help="gke: Artifact Registry repository.")
+@click.option(
+    "--builder",
+    default="docker",
+    show_default=True,
+    type=click.Choice(["docker", "podman"]),
+    help="gke: builds the image.",
+)
+@click.option("--prices", default="", help="Your own price table (see docs/deploy.md). [default: ours, dated]")
+@click.option("--dry-run", is_flag=True, help="Write all manifests and commands; touch nothing.")
+@click.option("--rerun", is_flag=True, help="Run the Job once more and replace its results.")
+@click.option("--yes", is_flag=True, help="Consent to the plan without a question.")
+@click.pass_context
+def deploy(
+    context: click.Context, /, provider: str, out: str, dry_run: bool, rerun: bool, yes: bool, **chosen: Any
+) -> None:
+    """Bring the benchmark to a cluster, run it there and bring its results home.
+
+    First the plan: every command, the price per hour and the expected total. After an interrupt or a failure the same
+    command goes on from there. `gputax status` shows where it stands, `gputax destroy` takes it away.
+    """
+    if provider not in PROVIDERS:
+        raise unknown_name("provider", provider, PROVIDERS)
+    _refuse_options_of_others(context, provider)
+    from gputax.cluster.deployment import Deployment
+
+    results = Path(out)
+    deployment = Deployment(results)
+    choices = _choices(provider, chosen, dry_run)
+    if dry_run:
+        _show_dry_run(provider, choices, deployment)
+        return
+    with deployment.locked():
+        plan = _begin(provider, choices, deployment, chosen, rerun)
+        if plan is None:
+            click.echo(
+                f"Results are home: {results}/benchmark_results.json. Once more: --rerun. Remove: gputax destroy"
+            )
+            return
+        _carry_out(plan, deployment, yes)
+    click.echo(
+        f"Results: {results}/benchmark_results.json   next: gputax compare, gputax report {results}, gputax destroy"
+    )
+
+
+def _refuse_options_of_others(context: click.Context, provider: str) -> None:
+    others = GKE_OPTIONS if provider == "current" else CURRENT_OPTIONS
+    for name in others:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            other = "gke" if provider == "current" else "current"
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for the provider {other}", next_step=f"gputax deploy {other} …"
+            )
+
+
+def _choices(provider: str, chosen: dict[str, Any], dry_run: bool) -> dict[str, Any]:
+    """Turn the command line into the recorded choices; refuse what cannot be before anything is asked of anyone."""
+    from gputax.cluster.benchmark_steps import BenchmarkChoices
+    from gputax.cluster.current import CurrentChoices
+    from gputax.plan.workload_facts import WORKLOADS
+
+    if chosen["suite"] not in SUITES:
+        raise unknown_name("suite", chosen["suite"], SUITES)
+    names(chosen["workload"], "workload", WORKLOADS)
+    if chosen["device"] not in ("cpu", "cuda"):
+        raise unknown_name("device", chosen["device"], ("cuda", "cpu"))
+    common = {key: chosen[key] for key in ("suite", "workload", "device", "namespace")}
+    common["gpus"] = chosen["gpus"] if chosen["device"] == "cuda" else 0
+    common["deadline_s"] = int(seconds(chosen["deadline"], "--deadline"))
+    if provider == "gke":
+        return _gke_choices(chosen, common, dry_run)
+    size: dict[str, Any] = {"cpus": chosen["cpus"] or 2, "memory": chosen["memory"] or "4Gi"}
+    image = chosen["image"] or f"gputax:{__version__}"
+    found, server = (chosen["context"], "") if dry_run else _cluster_named(chosen["context"])
+    place = CurrentChoices(chosen["device_plugin"], chosen["price_per_hour"], found, server)
+    return {"benchmark": asdict(BenchmarkChoices(**common, **size, image=image)), "current": asdict(place)}
+
+
+def _cluster_named(context: str) -> tuple[str, str]:
+    """Read the kubeconfig's context and server, so that the deployment stays with this one."""
+    from gputax.cluster.client import Cluster
+
+    cluster = Cluster(context)
+    return cluster.context, cluster.server
+
+
+def _gke_choices(chosen: dict[str, Any], common: dict[str, Any], dry_run: bool) -> dict[str, Any]:
+    from gputax.cluster.access import RealTools
+    from gputax.cluster.benchmark_steps import BenchmarkChoices
+    from gputax.cluster.gke import NO_PROJECT, GkeChoices, default_image
+    from gputax.cluster.gke_preflight import check_names, find_project
+    from gputax.cluster.prices import check_place, default_machine, full_accelerator, load_prices
+
+    prices = load_prices(Path(chosen["prices"]) if chosen["prices"] else None)
+    accelerator = full_accelerator(prices, chosen["accelerator"])
+    machine_name = chosen["machine"] or default_machine(prices, accelerator)
+    check_place(prices, chosen["zone"], machine_name, accelerator, chosen["gpus"])
+    project = find_project(chosen["project"], os.environ, None if dry_run else RealTools()) or NO_PROJECT
+    kind = {"machine": machine_name, "accelerator": accelerator, "accelerator_count": chosen["gpus"]}
+    others = {key: chosen[key] for key in ("zone", "spot", "max_nodes", "cluster", "repository", "builder")}
+    place = GkeChoices(project=project, **kind, **others)
+    check_names(place)
+    machine = prices.machines[place.machine]
+    size: dict[str, Any] = {
+        "cpus": chosen["cpus"] or max(1, machine.vcpus - 1),
+        "memory": chosen["memory"] or f"{int(machine.memory_gb * 0.6)}Gi",
+    }
+    image = chosen["image"] or default_image(place, __version__)
+    return {
+        "benchmark": asdict(BenchmarkChoices(**common, **size, image=image)),
+        "gke": asdict(place),
+        "build": not chosen["image"],
+        "prices": chosen["prices"],
+    }
+
+
+def _show_dry_run(provider: str, choices: dict[str, Any], deployment: Deployment) -> None:
+    from gputax.cluster.plan_text import plan_text, write_plan
+    from gputax.cluster.providers import plan_of
+
+    run_id = deployment.state.run_id if deployment.exists() else "dry-run"
+    plan = plan_of(provider, choices, run_id, deployment.results)
+    click.echo(plan_text(plan, deployment.path), nl=False)
+    for path in write_plan(plan, deployment.path):
+        click.echo(f"wrote {path}", err=True)
+    if "PROJECT_ID" in plan.title:
+        click.echo("PROJECT_ID stands for your project: give it with --project", err=True)
+    click.echo("Nothing was touched.", err=True)
+
+
+def _begin(
+    provider: str, choices: dict[str, Any], deployment: Deployment, chosen: dict[str, Any], rerun: bool
+) -> Plan | None:
+    """Make or find the state; None where the results are home already."""
+    from gputax.cluster.begin import begin_state
+    from gputax.cluster.collection import at_home
+    from gputax.cluster.providers import plan_of
+
+    state = begin_state(provider, choices, deployment, seconds(chosen["idle_limit"], "--idle-limit"), rerun)
+    if at_home(deployment, state.run_id):
+        return None
+    if provider == "gke":
+        _check_gke(choices, fresh=not state.record("gpu-pool").ours)
+    return plan_of(provider, choices, state.run_id, deployment.results)
+
+
+def _check_gke(choices: dict[str, Any], fresh: bool) -> None:
+    from gputax.cluster.access import RealTools
+    from gputax.cluster.gke import GkeChoices
+    from gputax.cluster.gke_preflight import check_account, check_programs, check_quota
+    from gputax.cluster.prices import load_prices
+
+    place, tools = GkeChoices(**choices["gke"]), RealTools()
+    check_account(place, tools)
+    check_programs(place, choices["build"], Path())
+    if fresh:
+        check_quota(place, load_prices(Path(choices["prices"]) if choices["prices"] else None), tools)
+
+
+def _carry_out(plan: Plan, deployment: Deployment, yes: bool) -> None:
+    from gputax.cluster.plan_text import plan_text, write_plan
+    from gputax.cluster.providers import tools_for
+    from gputax.cluster.runner import Runner
+
+    click.echo(plan_text(plan, deployment.path), nl=False, err=True)
+    if not yes:
+        ask_consent("Carry out this plan?", "gputax deploy … --yes")
+    write_plan(plan, deployment.path)
+    deployment.save(deployment.state)
+    deployment.event("deploy-begun", provider=plan.provider)
+    Runner(plan, deployment, tools_for(plan, deployment.state), lambda line: click.echo(line, err=True)).execute()
+    deployment.event("deploy-done")
+
+
+def ask_consent(question: str, next_step: str) -> None:
+    """Ask on a terminal; elsewhere consent must be given in words."""
+    if not sys.stdin.isatty():
+        raise PreflightError("there is no terminal to ask for consent", next_step=next_step)
+    if not click.confirm(question, err=True):
+        raise PreflightError("no consent: nothing was touched", next_step=next_step)

@@ -1,0 +1,51 @@
+"""`gputax destroy`: take a deployment away, or only its machines."""
+
+from __future__ import annotations
+
+import click
+
+from gputax.cli.durations import seconds
+
+
+@click.command()
+@click.option("--out", default="", help="The deployment's result directory. [default: the only one under results/]")
+@click.option("--scale-to-zero", is_flag=True, help="Only the Job and the GPU nodes; the cluster stays.")
+@click.option(
+    "--if-idle", default="", metavar="TIME", help="For cron: only if nothing has happened for so long, e.g. 2h."
+)
+@click.option("--yes", is_flag=True, help="Consent without a question; --if-idle is consent.")
+def destroy(out: str, scale_to_zero: bool, if_idle: str, yes: bool) -> None:
+    """Remove what `gputax deploy` made, in reverse order, and nothing that was there before.
+
+    Results that are not home yet are collected first. Safe to repeat, also when half of it is gone.
+    """
+    from gputax.cli.deploy import ask_consent
+    from gputax.cli.deployments import opened
+    from gputax.cluster.deployment import now
+    from gputax.cluster.plan_text import duration_text
+    from gputax.cluster.teardown import Teardown
+
+    limit_s = seconds(if_idle, "--if-idle") if if_idle else 0.0
+    deployment, plan, tools = opened(out)
+    if deployment.state.destroyed_at:
+        click.echo(f"{deployment.results}: destroyed at {deployment.state.destroyed_at}")
+        return
+    with deployment.locked():
+        teardown = Teardown(plan, deployment, tools, lambda line: click.echo(line, err=True))
+        if if_idle:
+            idle_s = teardown.idle_s(now())
+            if idle_s < limit_s:
+                click.echo(
+                    f"{deployment.results}: in use or idle for {duration_text(idle_s)} only; nothing was removed"
+                )
+                return
+        elif not yes:
+            what = "the Job and the GPU nodes of" if scale_to_zero else "all that gputax made for"
+            ask_consent(f"Remove {what} {deployment.results} ({plan.title})?", "gputax destroy --yes")
+        teardown.rescue()
+        if scale_to_zero:
+            teardown.scale_to_zero()
+            click.echo(f"{deployment.results}: no GPU node is needed any more; the rest stays: gputax cost")
+        else:
+            teardown.destroy()
+            click.echo(f"{deployment.results}: destroyed; results and logs stay on this disk")

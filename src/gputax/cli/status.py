@@ -1,0 +1,36 @@
+"""`gputax status`: where a deployment stands."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import click
+
+
+@click.command()
+@click.option("--out", default="", help="The deployment's result directory. [default: the only one under results/]")
+@click.option("--watch", is_flag=True, help="Show it again and again until the deployment has ended.")
+@click.option("--interval", default=5.0, show_default=True, type=click.FloatRange(0.2), help="With --watch: seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON; with --watch one document per line.")
+def status(out: str, watch: bool, interval: float, as_json: bool) -> None:
+    """Show the steps as a check list with times, the pods, the last log lines and the cost so far."""
+    from gputax.cli.deployments import opened
+    from gputax.cluster.checklist import checklist_text, standing, standing_data
+    from gputax.cluster.deployment import now
+
+    while True:
+        deployment, plan, tools = opened(out)
+        try:
+            found = standing(plan, deployment, tools, now())
+        finally:
+            tools.close()
+        if as_json:
+            click.echo(json.dumps(standing_data(found), indent=None if watch else 2))
+        else:
+            clear = "\x1b[2J\x1b[H" if watch and sys.stdout.isatty() else ""
+            click.echo(clear + checklist_text(found), nl=False)
+        if not watch or found.word != "DEPLOYING":
+            return
+        time.sleep(interval)
