@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import figures
+from bench import figures, proxy
 from bench.compare_million import compare_million
 from bench.duet_gain import duet_gain
 from bench.goals import GOALS, judge
-from bench.proxy import proxy_figures
 from bench.report_size import report_size
 from gputax.results.files import write_text
 from gputax.results.store import now_text
@@ -28,7 +27,10 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "torch": figures.vs_naive_torch,
     "quick": figures.quick_run,
     "duet-gain": duet_gain,
-    "proxy": proxy_figures,
+    "proxy-operation": proxy.proxy_operation,
+    "proxy-socket": proxy.proxy_operation_by_socket,
+    "proxy-bandwidth": proxy.proxy_bandwidth,
+    "proxy-tenants": proxy.proxy_tenants,
     "compare": compare_million,
     "report": report_size,
 }
