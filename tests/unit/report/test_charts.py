@@ -100,6 +100,13 @@ def test_without_a_base_a_budget_in_ms_has_no_place_in_percent() -> None:
     assert rows_of(spec)[0]["budget"] is None
 
 
+def test_a_budget_in_ms_far_above_the_value_itself_does_not_press_the_other_rows_to_the_edge() -> None:
+    tiny = Compared(p99(base_value=0.0024), side("bare"), side("k8s+proxy"))
+    spec = overhead_chart("t", [("mean", row()), ("p99 of 2 µs", tiny)])
+    assert spec is not None
+    assert [drawn["row"] for drawn in rows_of(spec)] == ["mean"]
+
+
 @pytest.mark.parametrize("value", [None, math.nan, math.inf])
 def test_what_has_no_number_is_not_drawn(value: float | None) -> None:
     assert overhead_chart("t", [("a", row(percent=value, ci95_percent=None))]) is None

@@ -12,13 +12,15 @@ from gputax.report.model import Spec
 from gputax.results.comparison import ComparedMetric
 
 ROW_HEIGHT = 36
+# +2 ms on something of 2 µs lies at 80,000 %: such a row would press all others to the edge, and stays in the table.
+FARTHEST_BUDGET_PERCENT = 200.0
 # A label may hold one line break: the layer or metric above, what it is of below.
 TWO_LINES = "split(datum.label, '\\n')"
 
 
 def overhead_chart(title: str, rows: Sequence[tuple[str, Compared]]) -> Spec | None:
     """Return the chart of labelled rows; None where no row has a number."""
-    data = [drawn for label, row in rows if (drawn := _row(label, row))["overhead"] is not None]
+    data = [drawn for label, row in rows if _has_a_place(drawn := _row(label, row), row.metric)]
     if not data:
         return None
     numbers = [
@@ -60,6 +62,11 @@ def overhead_chart(title: str, rows: Sequence[tuple[str, Compared]]) -> Spec | N
     ]
     devices = [device for _, row in rows for device in row.devices]
     return framed(title, devices, {"data": {"values": data}, "layer": layers}, height={"step": ROW_HEIGHT})
+
+
+def _has_a_place(drawn: dict[str, Any], metric: ComparedMetric) -> bool:
+    far = metric.budget_unit == "ms" and (drawn["budget"] or 0.0) > FARTHEST_BUDGET_PERCENT
+    return drawn["overhead"] is not None and not far
 
 
 def _row(label: str, row: Compared) -> dict[str, Any]:
