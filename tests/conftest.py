@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,10 @@ from pathlib import Path
 import pytest
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
+
+# A shell gives its background jobs an ignored Ctrl-C, and children inherit it: no interrupt of a test would arrive.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Small enough for a test, large enough that every scenario of LoadGen really runs.
 TINY_SUITE = """
