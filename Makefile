@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TOUR := micro:operation,micro:launch,micro:allocate,micro:copy-in-100MB,micro:copy-out-100MB
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help run test lint e2e bench native test-torch pins schema clean
+.PHONY: help run test fuzz lint e2e bench native test-torch pins schema clean
 help:  ## show these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -26,6 +26,11 @@ test: $(VENV)/.installed-dev native  ## all tests that need no GPU, no network a
 	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/accuracy
 	@# Ground truth in time is checked with the machine to itself.
 	$(BIN)/python -m pytest tests/accuracy
+
+fuzz:  ## the long fuzz run of ring, socket and calls: ten minutes each, with the corpus of the repository
+	$(MAKE) -C native fuzz
+	for target in ring socket calls; do \
+	  native/build/fuzz/$$target --executions 100000000 --seconds 600 --corpus native/fuzz/corpus/$$target || exit 1; done
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy (strict), import-linter
 	$(BIN)/ruff check .
