@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 NATIVE = Path(__file__).parents[3] / "native"
+Make = Callable[..., None]
 SANITIZERS = ("", "address,undefined", "thread")
 TRANSPORTS = ("shm", "unix-socket")
 FUZZED = ("ring", "socket")
-
-
-def make(*arguments: str) -> None:
-    for tool in ("make", "gcc"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
-    done = subprocess.run(["make", "-C", str(NATIVE), "-j2", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"make {' '.join(arguments)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
 
 
 def run(program: Path, *arguments: str, timeout: float = 300) -> str:
@@ -30,10 +23,10 @@ def run(program: Path, *arguments: str, timeout: float = 300) -> str:
 
 
 @pytest.fixture(scope="session", params=SANITIZERS, ids=lambda name: name or "plain")
-def wire_programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wire_programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, native_make: Make) -> Path:
     """The transports' test programs, built with one set of sanitizers."""
     build = tmp_path_factory.mktemp("wire")
-    make(f"BUILD={build}", f"SANITIZE={request.param}", "wire-tests")
+    native_make(f"BUILD={build}", f"SANITIZE={request.param}", "wire-tests")
     return build / "tests"
 
 
@@ -65,9 +58,9 @@ def test_latency_is_printed_for_every_transport(native_build: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def fuzzers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fuzzers(tmp_path_factory: pytest.TempPathFactory, native_make: Make) -> Path:
     build = tmp_path_factory.mktemp("fuzz")
-    make(f"BUILD={build}", *(f"{build}/fuzz/{target}" for target in FUZZED))
+    native_make(f"BUILD={build}", *(f"{build}/fuzz/{target}" for target in FUZZED))
     return build / "fuzz"
 
 
