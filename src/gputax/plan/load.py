@@ -32,6 +32,8 @@ class Load:
     """Server: how long the batcher may hold a query back to fill a batch."""
     seed_offset: int = 0
     """Added to the schedule and sample seeds, so that repeats see other arrivals."""
+    start_at_ns: int = 0
+    """Saturate: wait for this time of the worker's monotonic clock, so that tenants of one machine start together."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the load as it travels to the worker."""

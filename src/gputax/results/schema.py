@@ -8,10 +8,12 @@ from pathlib import Path
 
 from gputax.results.comparison import COMPARISON_SCHEMA_VERSION, Comparison
 from gputax.results.record import SCHEMA_VERSION, Document, RunRecord
+from gputax.results.sharing import SHARING_SCHEMA_VERSION, SharingRecord
 
 SCHEMAS: dict[str, tuple[type[Document], int]] = {
     "benchmark_results": (RunRecord, SCHEMA_VERSION),
     "comparison": (Comparison, COMPARISON_SCHEMA_VERSION),
+    "sharing": (SharingRecord, SHARING_SCHEMA_VERSION),
 }
 
 

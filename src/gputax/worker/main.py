@@ -7,6 +7,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -110,6 +111,8 @@ class Worker:
                 from gputax.worker.probes.driver_library import driver_facts
 
                 return {"driver": driver_facts()}
+            case "describe" if request.get("about") == "clock":
+                return {"monotonic_ns": time.perf_counter_ns()}
             case "describe":
                 from gputax.worker.probes.facts import describe
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from gputax.plan.load import Load
 from gputax.worker.engines.engine import Engine
@@ -12,6 +13,8 @@ from gputax.worker.samples import SampleArea
 
 COLUMNS = ("start_ns", "end_ns", "samples")
 MAX_ROWS = 4_000_000
+Observe = Callable[[int], None]
+"""Told how many nanoseconds each run took, after it was written down."""
 
 
 def recording_for(load: Load) -> Recording:
@@ -20,18 +23,24 @@ def recording_for(load: Load) -> Recording:
     return Recording(COLUMNS, min(max(load.min_queries, by_hint, 1024), MAX_ROWS), 0)
 
 
-def saturate(engine: Engine, area: SampleArea, load: Load, recording: Recording) -> None:
+def saturate(
+    engine: Engine, area: SampleArea, load: Load, recording: Recording, observe: Observe | None = None
+) -> None:
     """Run batches until both the duration and the number of queries are reached."""
     batch = load.batch_size
     clock, run = time.perf_counter_ns, engine.run
     last_first = max(area.count - batch, 0)
     position = 0
     with quiet_interpreter():
+        _wait_for_release(load.start_at_ns)
         stop_ns = clock() + int(load.min_duration_s * 1e9)
         while recording.count < load.min_queries or clock() < stop_ns:
             start_ns = clock()
             run(position, batch)
-            recording.add_run(start_ns, clock(), batch)
+            end_ns = clock()
+            recording.add_run(start_ns, end_ns, batch)
+            if observe is not None:
+                observe(end_ns - start_ns)
             position = position + batch if position + batch <= last_first else 0
 
 
@@ -46,3 +55,10 @@ def slot(engine: Engine, area: SampleArea, batch: int, runs: int, first_run: int
             run(number % places * batch, batch)
             recording.add_run(start_ns, clock(), batch)
     return recording
+
+
+def _wait_for_release(start_at_ns: int) -> None:
+    """Sleep until the common start; one that has passed already is no wait."""
+    left_ns = start_at_ns - time.perf_counter_ns()
+    if start_at_ns and left_ns > 0:
+        time.sleep(left_ns / 1e9)

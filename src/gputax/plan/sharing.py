@@ -1,0 +1,135 @@
+"""Sharing one device among tenants: the techniques, what each entitles a tenant to, and the cells of an experiment."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from gputax.errors import UsageError, unknown_name
+from gputax.plan.cells import Setup
+
+Bound = Literal["none", "cap", "slice"]
+DEFAULT_TENANTS = (1, 3, 5, 7)
+
+
+@dataclass(frozen=True)
+class Technique:
+    """One way to let several tenants use one device."""
+
+    name: str
+    title: str
+    places: tuple[str, ...]
+    """Where it exists: `bare`, `k8s`."""
+    bound: Bound
+    """What limits a tenant: nothing, a cap on the common device, or a slice that nobody else may use."""
+    about: str
+    stand_in: bool = False
+    """Not a technique of GPUs: it shows the same experiment on a machine without one."""
+
+    def environment(self, place: str) -> str:
+        """Return the environment of its tenants, e.g. `k8s+mps`."""
+        return f"{place}+{self.name}"
+
+
+TECHNIQUES: dict[str, Technique] = {
+    technique.name: technique
+    for technique in (
+        Technique("exclusive", "Exclusive", ("k8s",), "none", "one tenant owns the whole device"),
+        Technique("time-slicing", "Time-slicing", ("k8s",), "none", "the driver lets the tenants take turns"),
+        Technique("mps", "MPS", ("k8s",), "cap", "one CUDA server runs all tenants' kernels side by side"),
+        Technique("mig", "MIG", ("k8s",), "slice", "the hardware gives each tenant a partition of its own"),
+        Technique("proxy", "GPU proxy", ("bare", "k8s"), "none", "one process owns the device and serves all tenants"),
+        Technique(
+            "cpu-shared", "CPU, shared", ("bare",), "none", "all tenants on all cores: a stand-in without a GPU", True
+        ),
+        Technique(
+            "cpu-quota", "CPU, quota", ("bare",), "slice", "each tenant has its share of CPU time: a stand-in", True
+        ),
+    )
+}
+DEFAULT_TECHNIQUES: dict[str, tuple[str, ...]] = {
+    "bare": ("cpu-shared", "cpu-quota"),
+    "k8s": ("time-slicing", "mps", "mig"),
+}
+
+
+@dataclass(frozen=True)
+class Entitlement:
+    """What a tenant may use; it stands beside every number, because unequal shares compare badly."""
+
+    text: str
+    """E.g. `1/7 of the device`, `up to all of it`, `14 % of the SMs, 11.4 GB`, `1g.10gb`."""
+    share: float | None
+    """The part of the device that it may use at most while it runs; None where that is unknown."""
+
+
+@dataclass(frozen=True)
+class ShareCell:
+    """One measurement: so many tenants under one technique, for the n-th time."""
+
+    technique: str
+    tenants: int
+    repeat: int
+
+    @property
+    def id(self) -> str:
+        """A name that is unique in its experiment and safe as a file name."""
+        return f"{self.technique}-t{self.tenants}-r{self.repeat}"
+
+
+@dataclass(frozen=True)
+class SharePlan:
+    """A whole experiment: techniques x tenants x repeats of one workload."""
+
+    place: str
+    techniques: tuple[str, ...]
+    tenants: tuple[int, ...]
+    setup: Setup
+    repeats: int = 5
+    warmup_s: float = 2.0
+    window_s: float = 10.0
+    batch_size: int = 1
+    slices: int = 0
+    """Into how many parts a technique that partitions cuts the device; 0: as many as there are tenants at most."""
+    seed: int = 7
+
+    def __post_init__(self) -> None:
+        for name in self.techniques:
+            if name not in TECHNIQUES:
+                raise unknown_name("technique", name, TECHNIQUES)
+            if self.place not in TECHNIQUES[name].places:
+                here = [each.name for each in TECHNIQUES.values() if self.place in each.places]
+                raise UsageError(
+                    f"the technique {name} does not exist in the environment {self.place}",
+                    next_step=f"--tech {','.join(here)}, or --env {TECHNIQUES[name].places[0]}",
+                )
+        if not self.tenants or min(self.tenants) < 1:
+            raise UsageError("the number of tenants must be at least 1", next_step="e.g. --tenants 1,3,5,7")
+
+    @property
+    def parts(self) -> int:
+        """Into how many slices the device is cut."""
+        return max(self.slices, *self.tenants)
+
+    def cells(self) -> tuple[ShareCell, ...]:
+        """Return all cells; each repeat visits the techniques, and within each the tenants, in an order of its own.
+
+        A switch of a GPU's technique can cost minutes, so a repeat goes to each technique once.
+        """
+        order = random.Random(self.seed)
+        found: list[ShareCell] = []
+        for repeat in range(1, self.repeats + 1):
+            for technique in order.sample(self.techniques, len(self.techniques)):
+                for count in order.sample(self.tenants, len(self.tenants)):
+                    if technique != "exclusive" or count == 1:
+                        found.append(ShareCell(technique, count, repeat))
+        return tuple(found)
+
+    @property
+    def id(self) -> str:
+        """A short name for exactly this experiment, so that an interrupted one finds its directory again."""
+        return hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()[:12]
