@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import figures, proxy
+from bench import figures, kubernetes, proxy
 from bench.compare_million import compare_million
 from bench.duet_gain import duet_gain
 from bench.goals import GOALS, judge
@@ -31,6 +31,7 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "proxy-socket": proxy.proxy_operation_by_socket,
     "proxy-bandwidth": proxy.proxy_bandwidth,
     "proxy-tenants": proxy.proxy_tenants,
+    "kubernetes": kubernetes.kubernetes_pod,
     "compare": compare_million,
     "report": report_size,
 }

@@ -46,6 +46,8 @@ GOALS: tuple[Goal, ...] = (
     Goal("proxy_bandwidth_ratio", ">=", 0.95),
     Goal("proxy_bandwidth_ratio_unthrottled", ">=", 0.80),
     Goal("proxy_tenants_ratio", ">=", 0.8),
+    Goal("k8s_overhead_percent", "<=", 1),
+    Goal("k8s_first_sample_s", "<=", 15),
     Goal("compare_million_s", "<=", 10),
     Goal("report_kb", "<=", 2048),
 )

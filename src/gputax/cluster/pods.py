@@ -40,6 +40,8 @@ class RunPods:
         self._watch: PodWatch | None = None
         self._ready: dict[str, ReadyPod] = {}
         self._made: list[str] = []
+        self._leaving: list[str] = []
+        """Told to go, but perhaps not gone yet: a kubelet needs its seconds to end a container."""
         self._files: dict[str, str] = {}
 
     def ready(self, plan: PodPlan, timeout_s: float) -> ReadyPod:
@@ -76,6 +78,7 @@ class RunPods:
             self.cluster.delete("Pod", name, grace_s=DELETE_GRACE_S)
         if name in self._made:
             self._made.remove(name)
+            self._leaving.append(name)
 
     def files(self) -> dict[str, str]:
         """Return what came home: manifests as applied and logs, by their names in the result directory."""
@@ -84,11 +87,10 @@ class RunPods:
     def close(self) -> None:
         """Delete every pod of the run and wait until they are gone; nothing can interrupt this, but it is bounded."""
         with uninterrupted():
-            names = list(self._made)
-            for name in names:
+            for name in list(self._made):
                 self.remove(name)
             if self._watch is not None:
-                for name in names:
+                for name in self._leaving:
                     if not self._watch.wait_gone(name, GONE_TIMEOUT_S):
                         self._say(f"pod {name} is still being deleted: {self.cluster.kubectl('get', 'pod', name)}")
                 self._watch.close()

@@ -132,3 +132,22 @@ def test_a_run_s_name_fits_into_names_and_labels() -> None:
 
 def test_a_manifest_for_people_keeps_its_order() -> None:
     assert as_yaml({"kind": "Pod", "apiVersion": "v1", "metadata": {"managedFields": []}}).startswith("kind: Pod")
+
+
+def test_a_pod_that_never_started_is_waited_for_as_well(run: RunPods, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[str] = []
+
+    def never(self: object, name: str, *_: object) -> None:
+        raise PreflightError("the pod cannot start: ErrImagePull")
+
+    def gone(self: object, name: str, timeout_s: float) -> bool:
+        waited.append(name)
+        return True
+
+    monkeypatch.setattr(module.PodWatch, "wait_ready", never)
+    monkeypatch.setattr(module.PodWatch, "wait_gone", gone)
+    with pytest.raises(PreflightError):
+        run.ready(PLAN, 5)
+    run.close()
+    assert len(waited) == 1
+    assert memory(run).pods == {}
