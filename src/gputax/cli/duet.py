@@ -185,7 +185,8 @@ class Progress:
     """Plain lines, at most one every five seconds; on a terminal one line that is rewritten."""
 
     def __init__(self, max_time_s: float) -> None:
-        self._started = time.monotonic()
+        self._started = 0.0
+        """The limit is on the pairs: loading and the pilot come before it."""
         self._max_time_s = max_time_s
         self._last = 0.0
         self._terminal = sys.stderr.isatty()
@@ -198,10 +199,13 @@ class Progress:
     def pair(self, data: DuetData, decision: StopDecision) -> None:
         """Show how sharp the interval is; not the overhead, because nobody should stop on what it seems to show."""
         now = time.monotonic()
+        self._started = self._started or now
         if now - self._last < (0.25 if self._terminal else 5.0) or decision.half_width_percent is None:
             return
         self._last = now
-        expected = f" of about {decision.pairs_expected}" if decision.pairs_expected else ""
+        in_time = len(data.pairs) * self._max_time_s / max(now - self._started, 0.1)
+        wanted = decision.pairs_expected
+        expected = f" of about {wanted}" if wanted and wanted <= in_time else ""
         line = (
             f"    {len(data.pairs)} pairs{expected}, interval ±{decision.half_width_percent:.2f} %, "
             f"{now - self._started:.0f} s of at most {self._max_time_s:.0f} s"
