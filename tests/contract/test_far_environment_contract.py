@@ -166,6 +166,7 @@ def refusal(name: str, places: Places) -> PreflightError:
         ("ssh:somewhere", "255 ssh: Could not resolve hostname somewhere: Name or service not known", "~/.ssh/config"),
         ("ssh:somewhere", "255 ssh: connect to host somewhere port 22: Connection refused", "ssh -v somewhere true"),
         ("ssh:somewhere", "1 /usr/bin/python3: No module named gputax", "--remote-command"),
+        ("ssh:somewhere", "1 (ModuleNotFoundError: No module named 'gputax')", "--remote-command"),
         ("container", "125 docker: Cannot connect to the Docker daemon at unix:///x.", "systemctl start docker"),
         (
             "container",

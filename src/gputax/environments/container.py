@@ -12,7 +12,7 @@ from typing import Any
 
 from gputax.environments.allowance import local_cpus
 from gputax.environments.child import ChildProcess
-from gputax.environments.image import NATIVE_VARIABLES, driver_variables, limit_reasons
+from gputax.environments.image import NATIVE_VARIABLES, driver_variables, lacks_gputax, limit_reasons
 from gputax.errors import GputaxError, PreflightError
 from gputax.plan.driver_choice import DriverChoice
 from gputax.plan.environment_options import EnvironmentOptions
@@ -113,10 +113,14 @@ class Container:
 
 
 def container_engine() -> str:
-    """Return docker or podman."""
-    for engine in ENGINES:
-        if shutil.which(engine):
+    """Return docker or podman: the first that serves; where none does, the first that is there and will say why."""
+    here = [engine for engine in ENGINES if shutil.which(engine)]
+    for engine in here:
+        # A docker without its daemon is often left beside a podman that works.
+        if len(here) == 1 or _asked(engine, "version", "--format", "{{.Server.Version}}"):
             return engine
+    if here:
+        return here[0]
     raise PreflightError("neither docker nor podman is here", where="PATH", next_step="sudo apt-get install -y podman")
 
 
@@ -131,7 +135,7 @@ def engine_memory(text: str) -> str:
 def explain(plan: ContainerPlan, code: int, words: str) -> GputaxError | None:
     """Turn what the engine says when it cannot start a container into an error with its next step."""
     lower, where = words.lower(), f"{plan.engine}, image {plan.image}"
-    if "no module named gputax" in lower or code in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
+    if lacks_gputax(words) or code in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
         return PreflightError(
             f"the image holds no gputax: {words}", where=where, next_step="docker build -f docker/Dockerfile ."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,3 +43,8 @@ def limit_reasons(described: Mapping[str, Any], cpus: int) -> list[str]:
     if quota == cpus or (quota is None and len(affinity) == cpus) or (quota or 0) >= len(affinity) == cpus:
         return []
     return [f"the worker may use {quota or len(affinity)} CPUs, its container was given {cpus}"]
+
+
+def lacks_gputax(words: str) -> bool:
+    """Whether an interpreter's last words are that it has no gputax; it quotes the name in some of its messages."""
+    return re.search(r"no module named '?gputax", words.lower()) is not None

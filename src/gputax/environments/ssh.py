@@ -8,6 +8,7 @@ import shutil
 from typing import Any
 
 from gputax.environments.child import ChildProcess
+from gputax.environments.image import lacks_gputax
 from gputax.errors import GputaxError, PreflightError, UsageError
 from gputax.plan.driver_choice import DriverChoice
 from gputax.plan.environment_options import EnvironmentOptions
@@ -65,7 +66,7 @@ class Ssh:
     def explain(self, code: int, words: str) -> GputaxError | None:
         """Turn what ssh or the remote shell says into an error with its next step."""
         lower, host = words.lower(), shlex.quote(self._host)
-        if "no module named gputax" in lower or code == EXIT_NOT_FOUND:
+        if lacks_gputax(words) or code == EXIT_NOT_FOUND:
             return PreflightError(
                 f"there is no gputax on {self._host}: {_last_line(words)}",
                 where=self._command,
