@@ -27,7 +27,7 @@ CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "Tensorrt
 
 
 # Engines that do not run a model on the CPU: workload and device that stand for them here.
-OTHERS = {"driver": ("micro:operation", "software")}
+OTHERS = {"driver": ("micro:operation", "software"), "neighbour": ("neighbour:compute", "cpu")}
 
 
 def request(spec: str, **changes: Any) -> EngineRequest:

@@ -10,16 +10,21 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputax import __version__
 from gputax.errors import CellError, EngineError, GputaxError, WorkerError
 from gputax.plan.cells import Setup
 from gputax.plan.load import Load
+from gputax.worker.loads.closed_loop import Observe
 from gputax.worker.measurement import measure, measure_slot
 from gputax.worker.preparation import Prepared, prepare
 from gputax.worker.protocol import PROTOCOL_VERSION, decode_message, encode_message
 from gputax.worker.scratch import remove_scratch
+from gputax.worker.tenant_info import PORT_VARIABLE, tenant_labels
+
+if TYPE_CHECKING:
+    from gputax.worker.metrics import TenantMetrics
 
 PROGRESS_INTERVAL_S = 0.5
 
@@ -83,6 +88,12 @@ class Worker:
     def __init__(self, pipes: Pipes) -> None:
         self._pipes = pipes
         self._prepared: Prepared | None = None
+        self._metrics: TenantMetrics | None = None
+        self._no_metrics: GputaxError | None = None
+        try:
+            self._metrics = _served_metrics()
+        except GputaxError as error:
+            self._no_metrics = error  # told by `prepare`: whoever asked for metrics must not miss them unawares
 
     def serve(self) -> None:
         """Answer until the end; every failure is answered too."""
@@ -111,6 +122,10 @@ class Worker:
                 from gputax.worker.probes.driver_library import driver_facts
 
                 return {"driver": driver_facts()}
+            case "describe" if request.get("about") == "isolation":
+                from gputax.worker.isolation import probe
+
+                return {"isolation": probe(request)}
             case "describe" if request.get("about") == "clock":
                 return {"monotonic_ns": time.perf_counter_ns()}
             case "describe":
@@ -132,8 +147,13 @@ class Worker:
         raise WorkerError(f"unknown request {request.get('op')!r}", where="worker protocol")
 
     def _prepare(self, request_id: int, setup: Setup) -> dict[str, Any]:
+        if self._no_metrics is not None:
+            raise self._no_metrics
         self._release()
         self._prepared = prepare(setup, lambda text: self._pipes.send({"id": request_id, "event": {"text": text}}))
+        if self._metrics is not None:
+            self._metrics.introduce(tenant_labels(setup, self._prepared.facts))
+            self._metrics.ready = True
         return self._prepared.facts
 
     def _slot(self, slot: dict[str, Any]) -> dict[str, Any]:
@@ -155,16 +175,42 @@ class Worker:
         def on_failure(error: BaseException) -> NoReturn:
             # LoadGen cannot be aborted and turns exceptions into exit code 134, so: answer, then end the process.
             traceback.print_exception(error)
+            if self._metrics is not None:
+                self._metrics.tally.failed()
             failure = error if isinstance(error, GputaxError) else _engine_failure(error)
             self._pipes.send({"id": request_id, "error": {**failure.to_dict(), "worker_ended": True}})
             os._exit(0)
 
-        return measure(prepared, load, on_failure, lambda done: Progress(self._pipes, request_id, done))
+        return measure(
+            prepared, load, on_failure, lambda done: Progress(self._pipes, request_id, done), self._observer(load)
+        )
+
+    def _observer(self, load: Load) -> Observe | None:
+        """Return what feeds the metrics: every run of saturate is counted, a pilot's too, as Prometheus sees time."""
+        if self._metrics is None:
+            return None
+        done, batch = self._metrics.tally.done, load.batch_size
+        return lambda latency_ns: done(latency_ns, batch)
 
     def _release(self) -> None:
         if self._prepared is not None:
             self._prepared.engine.close()
             self._prepared = None
+        if self._metrics is not None:
+            self._metrics.ready = False
+
+
+def _served_metrics() -> TenantMetrics | None:
+    """Return metrics that are served from now on, if the variables ask for them."""
+    if not os.environ.get(PORT_VARIABLE):
+        return None
+    # Imported here: a worker without metrics needs neither the library nor its 160 ms.
+    from gputax.worker.metrics import TenantMetrics, server_from_variables
+    from gputax.worker.tally import Tally
+
+    metrics = TenantMetrics(Tally())
+    server_from_variables(metrics)
+    return metrics
 
 
 def _engine_failure(error: BaseException) -> EngineError:

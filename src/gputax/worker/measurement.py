@@ -22,8 +22,14 @@ OnFailure = Callable[[BaseException], NoReturn]
 ShowProgress = Callable[[Done], AbstractContextManager[None]]
 
 
-def measure(prepared: Prepared, load: Load, on_failure: OnFailure, show_progress: ShowProgress) -> dict[str, Any]:
-    """Apply one load to what is prepared and return all that was seen."""
+def measure(
+    prepared: Prepared,
+    load: Load,
+    on_failure: OnFailure,
+    show_progress: ShowProgress,
+    observe: closed_loop.Observe | None = None,
+) -> dict[str, Any]:
+    """Apply one load to what is prepared and return all that was seen; `observe` is told of saturate's runs."""
     closed = load.scenario == "saturate"
     recording = closed_loop.recording_for(load) if closed else loadgen.recording_for(load)
     if load.scenario == "server" and prepared.engine.device != "cpu":
@@ -39,7 +45,7 @@ def measure(prepared: Prepared, load: Load, on_failure: OnFailure, show_progress
     with show_progress(lambda: (recording.samples_done, recording.samples_total)):
         if closed:
             try:
-                closed_loop.saturate(prepared.engine, prepared.area, load, recording)
+                closed_loop.saturate(prepared.engine, prepared.area, load, recording, observe)
             except BaseException as error:
                 on_failure(error)
             columns = recording.to_columns()

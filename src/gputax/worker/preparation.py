@@ -94,7 +94,7 @@ def rounded_sample_count(wanted: int, max_batch: int) -> int:
 
 
 def _inputs(engine: str, setup: Setup, count: int) -> dict[str, Any]:
-    if engine in ("synthetic", "driver"):
+    if engine in ("synthetic", "driver", "neighbour"):
         return {"none": np.zeros((count, 1), dtype=np.int8)}
     from gputax.worker.workloads import load_workload
 

@@ -22,6 +22,10 @@ def load_engine(name: str, request: EngineRequest) -> Engine:
             from gputax.worker.engines.driver import DriverEngine
 
             return DriverEngine(request)
+        case "neighbour":
+            from gputax.worker.engines.neighbour import NeighbourEngine
+
+            return NeighbourEngine(request)
         case "synthetic":
             from gputax.worker.engines.synthetic import SyntheticEngine
 

@@ -1,4 +1,4 @@
-"""`saturate`: the next batch starts when the one before is done, without LoadGen."""
+"""The next batch starts when the one before is done: `saturate`, a duet's slots, and a tenant that never ends."""
 
 from __future__ import annotations
 
@@ -42,6 +42,30 @@ def saturate(
             if observe is not None:
                 observe(end_ns - start_ns)
             position = position + batch if position + batch <= last_first else 0
+
+
+def endless(
+    engine: Engine,
+    area: SampleArea,
+    batch: int,
+    going: Callable[[], bool],
+    observe: Observe,
+    failed: Callable[[Exception], None],
+) -> None:
+    """Run batches as long as `going` says so; a run that throws is told to `failed`, which may raise to end it all."""
+    clock, run = time.perf_counter_ns, engine.run
+    last_first = max(area.count - batch, 0)
+    position = 0
+    while going():
+        try:
+            start_ns = clock()
+            run(position, batch)
+            end_ns = clock()
+        except Exception as error:
+            failed(error)
+        else:
+            observe(end_ns - start_ns)
+        position = position + batch if position + batch <= last_first else 0
 
 
 def slot(engine: Engine, area: SampleArea, batch: int, runs: int, first_run: int) -> Recording:

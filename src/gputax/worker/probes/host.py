@@ -37,6 +37,8 @@ def host_facts(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) 
     allowance = cpu_allowance(root)
     return {
         "hostname": platform.node() or None,
+        # Equal for all that runs on one kernel since one start: only then do monotonic clocks agree.
+        "boot_id": read_text(root / "proc/sys/kernel/random/boot_id"),
         "cpu_model": cpuinfo.get("model name") or cpuinfo.get("Model"),
         "cores_online": os.cpu_count(),
         "affinity": list(allowance.affinity),

@@ -11,6 +11,7 @@ from typing import Any
 
 from gputax.worker.probes.files import read_text
 from gputax.worker.probes.host import MB, own_pid_namespace
+from gputax.worker.probes.sharing import cuda_device, mig_devices, mps_facts, whole_device
 
 COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
 VIRTUALIZATION_MODES = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}
@@ -59,18 +60,21 @@ def load_nvml() -> Any:
 
 def device_facts(root: Path = Path("/")) -> dict[str, Any]:
     """Return every GPU and the driver, or `"nvml": "absent"` with the reason; and other signs of a GPU."""
-    traces = _traces(root)
+    traces = {**_traces(root), "mps": mps_facts(), "cuda": cuda_device()}
     nvml = load_nvml()
     if isinstance(nvml, NvmlAbsence):
         return {"nvml": "absent", "cause": nvml.cause, "why": nvml.why, "gpus": [], **traces}
     try:
         count = ask(nvml, "nvmlDeviceGetCount") or 0
-        handles = [ask(nvml, "nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+        asked = [ask(nvml, "nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+        handles = [handle for handle in asked if handle is not None]
         return {
             "nvml": "ok",
             "cause": None,
             "why": None,
-            "gpus": [_gpu_facts(nvml, handle) for handle in handles if handle is not None],
+            "gpus": [_gpu_facts(nvml, handle) for handle in handles],
+            "mig_devices": [each for handle in handles for each in mig_devices(nvml, handle, ask)],
+            "whole": [whole_device(nvml, handle, ask) for handle in handles],
             **traces,
         }
     finally:

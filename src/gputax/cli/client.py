@@ -1,0 +1,143 @@
+"""`gputax client`: the tenant of a shared device, with its metrics for Prometheus."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gputax.cli.durations import seconds
+from gputax.cli.lists import AtLeast
+from gputax.errors import UsageError, unknown_name
+from gputax.plan.cells import DEVICES, PRECISIONS, Setup
+from gputax.plan.driver_choice import driver_choice, refuse_driver_contradictions
+from gputax.plan.engine_spec import waiting_passively
+from gputax.plan.micro import MICRO, OPERATIONS, engine_for
+from gputax.plan.sharing import TECHNIQUES
+from gputax.plan.workload_facts import WORKLOADS, workload_facts
+
+if TYPE_CHECKING:
+    from gputax.worker.client import TenantPlan
+
+TECHNIQUE_VARIABLE = "GPUTAX_TECHNIQUE"
+DRIVER_SONAME = "libcuda.so.1"
+# The users' own tenant has one image; a few more keep one input from living in the processor's caches.
+SAMPLES = 4
+_TIMES_NS = {"us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+
+@click.command()
+@click.option(
+    "--workload", default="yolos-small", show_default=True, help=f"One of {', '.join(WORKLOADS)}, {MICRO}:OPERATION."
+)
+@click.option("--engine", default="", help="onnx, torch, synthetic or driver, with :KEY=VALUE,… [default: onnx]")
+@click.option(
+    "--device", default="auto", show_default=True, help="auto, cpu, cuda, software; never replaced in silence."
+)
+@click.option("--batch", default=1, show_default=True, type=click.IntRange(1), help="Samples of one run.")
+@click.option("--precision", default="fp32", show_default=True, help="fp32, or fp16 where the device has it.")
+@click.option("--threads", default=0, type=click.IntRange(0, 1024), help="CPU threads. [default: affinity and quota]")
+@click.option("--weights", default="", help="Your own ONNX file, or `official`. [default: seeded]")
+@click.option(
+    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Of /metrics; 0: any free."
+)
+@click.option("--address", default="0.0.0.0", show_default=True, help="Where /metrics listens.")
+@click.option("--duration", default="", metavar="TIME", help="e.g. 90s or 10m. [default: until SIGTERM or Ctrl-C]")
+@click.option("--warmup", default=1.0, show_default=True, type=AtLeast(0), help="Seconds that are not counted.")
+@click.option("--rate", default="", metavar="R/s", help="Poisson arrivals at this rate. [default: a closed loop]")
+@click.option("--goodput", default="", metavar="TIME", help="Count what was done within e.g. 100ms.")
+@click.option(
+    "--technique", default="", envvar=TECHNIQUE_VARIABLE, metavar="NAME", help="How the device is shared: a label only."
+)
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(0), help="Of weights, inputs and arrivals.")
+@click.option("--json", "as_json", is_flag=True, help="Write the summary to stdout as JSON.")
+def client(port: int, address: str, goodput: str, as_json: bool, **chosen: Any) -> int:
+    """Run inferences one after the other, and show their times at /metrics.
+
+    Ends at SIGTERM or Ctrl-C after the running inference, with a summary; a second signal ends it at once. After ten
+    failures in a row it ends with exit code 4.
+    """
+    plan = _plan(chosen)
+    target_ns = time_ns(goodput, "--goodput") if goodput else 0
+    if (code := _beside_its_driver(plan.setup)) is not None:
+        return code
+    # Imported here: the library of the metrics takes 160 ms, which a wrong command line need not wait for.
+    from gputax.cli.client_run import run_client
+
+    return run_client(plan, target_ns, address, port, as_json)
+
+
+def _plan(chosen: dict[str, Any]) -> TenantPlan:
+    for kind, known in (("device", DEVICES), ("precision", PRECISIONS), ("technique", ("", *TECHNIQUES))):
+        if chosen[kind] not in known:
+            raise unknown_name(kind, chosen[kind], filter(None, known))
+    workload, batch = chosen["workload"], chosen["batch"]
+    if workload not in OPERATIONS and workload.partition(":")[0] == MICRO:
+        raise UsageError(f"a tenant runs one operation of {MICRO}", next_step=f"--workload {next(iter(OPERATIONS))}")
+    workload_facts(workload)
+    setup = Setup(
+        workload,
+        engine=waiting_passively(engine_for(workload, chosen["engine"])),
+        device=chosen["device"],
+        precision=chosen["precision"],
+        threads=chosen["threads"],
+        weights=_path(chosen["weights"]),
+        sample_count=max(SAMPLES, batch),
+        max_batch=batch,
+        seed=chosen["seed"],
+    )
+    refuse_driver_contradictions("bare", setup)
+    duration_s = seconds(chosen["duration"], "--duration") if chosen["duration"] else 0.0
+    if chosen["duration"] and not duration_s:
+        raise UsageError("--duration 0 leaves no time", next_step="e.g. --duration 90s; without it there is no end")
+    rate_per_s = _rate(chosen["rate"]) if chosen["rate"] else 0.0
+    from gputax.worker.client import TenantPlan
+
+    return TenantPlan(setup, batch, chosen["warmup"], duration_s, rate_per_s, chosen["technique"])
+
+
+def _path(weights: str) -> str:
+    return str(Path(weights).expanduser().resolve()) if weights not in ("", "official") else weights
+
+
+def time_ns(text: str, option: str) -> int:
+    """Return the nanoseconds of `100ms`, `0.5s` or `250us`; a number without a unit says too little."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|µs|ms|s)", text.strip())
+    value = round(float(found[1]) * _TIMES_NS[found[2]]) if found else 0
+    if value <= 0:
+        raise UsageError(f"{option} {text!r} is no time above zero", next_step=f"e.g. {option} 100ms")
+    return value
+
+
+def _rate(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(/s)?", text.strip())
+    rate = float(found[1]) if found else 0.0
+    if not rate:
+        raise UsageError(f"--rate {text!r} is no rate above zero", next_step="e.g. --rate 20/s")
+    return rate
+
+
+def _beside_its_driver(setup: Setup) -> int | None:
+    """Run this command again where the loader finds the driver that was asked for; None where it does already.
+
+    The loader reads its path only when a program starts. Who has set that path, `gputax exec` for one, knows better:
+    then the engine only checks that the device is the one that was asked for.
+    """
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    if not driver_choice(setup).needed or any((Path(each) / DRIVER_SONAME).exists() for each in folders if each):
+        return None
+    from gputax.cli.exec import run_program
+    from gputax.environments import local_environment
+
+    place = local_environment("bare", driver_choice(setup))
+    with place.surroundings() as variables:
+        if place.note:
+            click.echo(f"gputax: {place.note}", err=True)
+        if variables == dict(os.environ):
+            return None
+        code = run_program((sys.executable, "-m", "gputax", *sys.argv[1:]), variables)
+    return code if code >= 0 else 128 - code
