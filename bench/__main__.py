@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import figures, kubernetes, proxy
+from bench import client, figures, kubernetes, proxy
 from bench.compare_million import compare_million
 from bench.duet_gain import duet_gain
 from bench.goals import GOALS, judge
 from bench.report_size import report_size
+from bench.share import share_figures
 from gputax.results.files import write_text
 from gputax.results.store import now_text
 from gputax.worker.probes.facts import describe
@@ -31,6 +32,8 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "proxy-socket": proxy.proxy_operation_by_socket,
     "proxy-bandwidth": proxy.proxy_bandwidth,
     "proxy-tenants": proxy.proxy_tenants,
+    "client": client.client_figures,
+    "share": share_figures,
     "kubernetes": kubernetes.kubernetes_pod,
     "compare": compare_million,
     "report": report_size,

@@ -19,7 +19,7 @@ from gputax.errors import UsageError, unknown_name
 from gputax.plan.budgets import Budget
 from gputax.plan.cells import DEVICES, MULTI_STREAM_SAMPLES_PER_QUERY, PRECISIONS, SCENARIOS, Setup
 from gputax.plan.driver_choice import refuse_driver_contradictions
-from gputax.plan.engine_spec import parse_engine
+from gputax.plan.engine_spec import waiting_passively
 from gputax.plan.environment_options import EnvironmentOptions
 from gputax.plan.metrics import METRICS
 from gputax.plan.micro import MICRO, engine_for, expanded, is_micro, known_names
@@ -113,7 +113,7 @@ def _request(a: str, b: str, budget_words: tuple[str, ...], width: str, chosen: 
     def side(label: str, environment: str, engine: str, changes: tuple[str, ...]) -> SideSpec:
         setup = Setup(
             workload,
-            engine=quiet_pools(engine),
+            engine=waiting_passively(engine),
             device=chosen["device"],
             precision=chosen["precision"],
             threads=chosen["threads"],
@@ -155,14 +155,6 @@ def _workloads(text: str, scenario: str) -> tuple[str, ...]:
             f"{MICRO} has no scenario {scenario}", next_step=f"use --scenario {' or '.join(MICRO_SCENARIOS)}"
         )
     return workloads
-
-
-def quiet_pools(engine: str) -> str:
-    """Keep a waiting worker's threads from spinning beside the other: 43 ms a request became 28 ms (measured)."""
-    spec = parse_engine(engine)
-    if spec.name != "onnx" or "spin=" in engine:
-        return engine
-    return f"{engine}{',' if ':' in engine else ':'}spin=false"
 
 
 def _width(text: str, budget: Budget) -> float:

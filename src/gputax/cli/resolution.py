@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from gputax.cli.duet import Progress, quiet_pools
+from gputax.cli.duet import Progress
 from gputax.environments import refuse_unknown
 from gputax.plan.cells import Setup
 from gputax.plan.driver_choice import refuse_driver_contradictions
+from gputax.plan.engine_spec import waiting_passively
 from gputax.plan.micro import engine_for
 from gputax.plan.workload_facts import workload_facts
 from gputax.results.comparison import Resolution
@@ -24,7 +25,7 @@ def show_resolution(environment: str, workload: str, engine: str, max_time: floa
     refuse_unknown(environment)
     workload_facts(workload)
     engine = engine_for(workload, engine)
-    setup = Setup(workload, engine=quiet_pools(engine), sample_count=32, max_batch=1)
+    setup = Setup(workload, engine=waiting_passively(engine), sample_count=32, max_batch=1)
     refuse_driver_contradictions(environment, setup)
     progress = Progress(max_time)
     found = machine_resolution(SideSpec(environment, environment, setup), max_time, progress.say, progress.pair)

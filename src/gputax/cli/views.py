@@ -68,7 +68,8 @@ def expected_s(cell: Cell) -> float:
 
 def cell_title(cell: Cell) -> str:
     """Return the cell's name for people."""
-    return f"{cell.setup.workload} {cell.scenario} batch {cell.batch_size} ({cell.environment})"
+    tenants = f", {cell.tenants} tenants" if cell.tenants != 1 else ""
+    return f"{cell.setup.workload} {cell.scenario} batch {cell.batch_size} ({cell.environment}{tenants})"
 
 
 def result_line(benchmark: Benchmark) -> str:

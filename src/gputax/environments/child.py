@@ -6,8 +6,10 @@ import ctypes
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
 from gputax.environments.environment import Explain
@@ -16,6 +18,7 @@ from gputax.errors import GputaxError
 POLL_S = 0.01
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
+_STARTER = ThreadPoolExecutor(1, "starter")
 
 
 class ChildProcess:
@@ -34,16 +37,19 @@ class ChildProcess:
         ends_with_parent: bool = False,
         explain: Explain | None = None,
     ) -> None:
-        # A session of its own, so that Ctrl-C reaches only the coordinator.
-        self._popen = subprocess.Popen(
-            words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            env=environment,
-            preexec_fn=_end_with_parent if ends_with_parent else None,
-        )
+        def start() -> subprocess.Popen[bytes]:
+            # A session of its own, so that Ctrl-C reaches only the coordinator.
+            return subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env=environment,
+                preexec_fn=_end_with_parent if ends_with_parent else None,
+            )
+
+        self._popen = _started_for_good(start) if ends_with_parent else start()
         self._on_end = on_end
         """Ends what was started for this process alone; called once, by the `wait` that sees its end."""
         self._explain = explain
@@ -85,6 +91,13 @@ class ChildProcess:
         if on_end is not None:
             on_end()
         return code
+
+
+def _started_for_good(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """Start a process from a thread that lives as long as we do: to the kernel the parent is the thread that forked."""
+    if threading.current_thread() is threading.main_thread():
+        return start()
+    return _STARTER.submit(start).result()
 
 
 def _end_with_parent() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gputax.environments.environment import Environment
+from gputax.errors import PreflightError
 from gputax.plan.cells import Setup
 from gputax.plan.sharing import Entitlement, Technique
 
@@ -65,4 +66,13 @@ class SharedPlace(Protocol):
 
     def close(self) -> None:
         """Put the device back to what it was and remove all that was made; may be called twice."""
+        ...
+
+
+@runtime_checkable
+class KnowsAhead(Protocol):
+    """A place that can tell at once, before anything is measured, whether a technique can be used."""
+
+    def impossible(self, technique: Technique, setup: Setup) -> PreflightError | None:
+        """Return why the technique cannot be used, None where nothing speaks against it."""
         ...

@@ -12,6 +12,7 @@ from gputax.errors import UsageError, unknown_name
 NAMESPACE = "gputax"
 IMAGE = f"gputax:{__version__}"
 PULL_POLICIES = ("IfNotPresent", "Always", "Never")
+SHARING_FLAVOURS = ("auto", "device-plugin", "operator", "gke", "nos")
 _NUMBERS = ("cpus", "gpus", "ready_timeout_s")
 
 
@@ -42,6 +43,12 @@ class EnvironmentOptions:
     """ssh: what starts the worker there; empty for `python3 -m gputax.worker`."""
     ready_timeout_s: int = 300
     """k8s: how long a pod may take to be ready; a node that is still being made takes minutes."""
+    sharing_flavour: str = "auto"
+    """k8s, sharing: who divides the GPU among pods; `auto` tells it from the node's labels."""
+    plugin_config: str = ""
+    """k8s, sharing: NAMESPACE/NAME of the ConfigMap that the device plugin reads; empty: the one that it mounts."""
+    mig_profile: str = ""
+    """k8s, sharing: the MIG profile of a tenant, such as 1g.10gb; empty: the largest that gives enough slices."""
 
     def changed(self, words: Iterable[str]) -> EnvironmentOptions:
         """Return the options with words such as `image=gputax:next` taken over them."""
@@ -56,6 +63,8 @@ class EnvironmentOptions:
             name = known[key]
             if name in _NUMBERS and not value.isdigit():
                 raise UsageError(f"{key}={value!r} is no number")
+            if name == "sharing_flavour" and value not in SHARING_FLAVOURS:
+                raise unknown_name("sharing flavour", value, SHARING_FLAVOURS)
             changes[name] = int(value) if name in _NUMBERS else value
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 

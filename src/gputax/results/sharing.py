@@ -52,6 +52,10 @@ class SharedCell(Document):
     window_s: float = Field(description="how long all tenants ran together, after the warm-up")
     overlap_share: float = Field(description="that window over the cell's time from release to the last tenant's end")
     aggregate_per_s: float
+    mean_ms: float | None = Field(default=None, description="over all tenants' inferences, as the users' query says it")
+    p50_ms: float | None = Field(default=None, description="over all tenants' inferences; null below the floor (10)")
+    p90_ms: float | None = Field(default=None, description="the same; null below the floor (64)")
+    p99_ms: float | None = Field(default=None, description="the same; null below the floor (662)")
     jain: float = Field(description="1: all tenants got the same; 1/N: one got all")
     results: tuple[TenantResult, ...]
     evidence: dict[str, Any] = Field(default_factory=dict, description="of the technique, over all tenants")

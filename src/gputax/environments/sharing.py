@@ -1,0 +1,23 @@
+"""Find the place whose device is shared; the registry is literal."""
+
+from __future__ import annotations
+
+from gputax.environments.tenancy import Say, SharedPlace
+from gputax.errors import unknown_name
+from gputax.plan.environment_options import EnvironmentOptions
+
+PLACES = ("bare", "k8s")
+
+
+def shared_place(name: str, options: EnvironmentOptions, say: Say, *, proxy_memory_mb: int = 0) -> SharedPlace:
+    """Return the place; `proxy_memory_mb` is what each tenant may allocate behind a GPU proxy of our own (0: all)."""
+    match name:
+        case "bare":
+            from gputax.environments.bare_sharing import BareShared
+
+            return BareShared(say, proxy_memory_mb)
+        case "k8s":
+            from gputax.environments.kubernetes_sharing import KubernetesShared
+
+            return KubernetesShared(options, say)
+    raise unknown_name("environment to share a device in", name, PLACES)

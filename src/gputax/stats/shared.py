@@ -1,0 +1,136 @@
+"""Tenants of one device: the window in which all ran, what each got in it, and figures over the repeats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gputax.errors import ResultsError
+from gputax.stats.percentiles import percentile_table
+from gputax.stats.series import series_mean
+
+Int64Array = NDArray[np.int64]
+PERCENTILES = (0.50, 0.90, 0.99)
+
+
+@dataclass(frozen=True)
+class TenantRuns:
+    """The runs of one tenant in one load, on the clock that all tenants share."""
+
+    start_ns: Int64Array
+    end_ns: Int64Array
+    samples: Int64Array
+
+
+@dataclass(frozen=True)
+class Window:
+    """The time in which all tenants ran, without the warm-up."""
+
+    begin_ns: int
+    end_ns: int
+    overlap_share: float
+    """The time in which all ran, warm-up included, over the time from the release to the last tenant's end."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return (self.end_ns - self.begin_ns) / 1e9
+
+    def holds(self, runs: TenantRuns) -> NDArray[np.bool_]:
+        """Return which runs lie wholly inside."""
+        return np.asarray((runs.start_ns >= self.begin_ns) & (runs.end_ns <= self.end_ns), dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a tenant, or all together, got in the window; percentiles are None below their sample floor."""
+
+    runs: int
+    throughput_per_s: float
+    mean_ms: float
+    p50_ms: float | None
+    p90_ms: float | None
+    p99_ms: float | None
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """A figure over repeats; no interval with fewer than two, no value where a repeat has none."""
+
+    value: float | None
+    ci95: tuple[float, float] | None = None
+
+
+def common_window(tenants: Sequence[TenantRuns], release_ns: int, warmup_s: float) -> Window:
+    """Return the window from the last tenant's start plus the warm-up to the first tenant's end."""
+    for number, runs in enumerate(tenants, start=1):
+        if runs.end_ns.size == 0:
+            raise ResultsError(f"tenant {number} ended without a single run")
+    first_ns = max(int(runs.start_ns[0]) for runs in tenants)
+    last_ns = min(int(runs.end_ns[-1]) for runs in tenants)
+    begin_ns = first_ns + int(warmup_s * 1e9)
+    if begin_ns >= last_ns:
+        together_s = max(0, last_ns - first_ns) / 1e9
+        raise ResultsError(f"all tenants ran together for {together_s:.3g} s, of which {warmup_s:g} s are warm-up")
+    whole_ns = max(int(runs.end_ns[-1]) for runs in tenants) - min(release_ns, first_ns)
+    return Window(begin_ns, last_ns, (last_ns - first_ns) / whole_ns)
+
+
+def served(runs: TenantRuns, window: Window) -> Served:
+    """Return what one tenant got in the window.
+
+    Its rate is over the time from its first to its last run inside: over the whole window it would miss the cut runs at
+    both ends, which is a tenth for ten runs, and fairness would depend on where each tenant happens to be cut.
+    """
+    inside = window.holds(runs)
+    if not inside.any():
+        slowest_s = float((runs.end_ns - runs.start_ns).max()) / 1e9
+        raise ResultsError(
+            f"no run of a tenant lies inside the common window of {window.seconds:.3g} s: a run takes {slowest_s:.3g} s"
+        )
+    start_ns, end_ns = runs.start_ns[inside], runs.end_ns[inside]
+    rate = float(runs.samples[inside].sum()) * 1e9 / max(1.0, float(end_ns[-1] - start_ns[0]))
+    return _figures(end_ns - start_ns, rate)
+
+
+def served_together(tenants: Sequence[TenantRuns], window: Window) -> Served:
+    """Return the figures over all tenants' runs in the window, each run counted once: as the users' query does."""
+    latency_ns = np.concatenate([(runs.end_ns - runs.start_ns)[window.holds(runs)] for runs in tenants])
+    return _figures(latency_ns, sum(served(runs, window).throughput_per_s for runs in tenants))
+
+
+def _figures(latency_ns: Int64Array, throughput_per_s: float) -> Served:
+    table = percentile_table(latency_ns, PERCENTILES)
+    p50, p90, p99 = (None if row.value_ns is None else row.value_ns / 1e6 for row in table.rows)
+    return Served(table.count, throughput_per_s, table.mean_ns / 1e6, p50, p90, p99)
+
+
+def replicated(values: Sequence[float | None], *, most: float = math.inf) -> Replicated:
+    """Return the geometric mean over repeats with its 95 % t interval on the log scale, cut at `most`.
+
+    A repeat is the unit: runs of one repeat share their processes and are no independent values.
+    """
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return Replicated(None)
+    logs = np.log(np.asarray(known, dtype=np.float64))
+    value = min(most, math.exp(float(logs.mean())))
+    if logs.size < 2:
+        return Replicated(value)
+    low, high = series_mean(logs).one_sided(0.025)
+    return Replicated(value, (_exp(low), min(most, _exp(high))))
+
+
+def slowdown(alone: Mapping[int, float], shared: Mapping[int, float]) -> Replicated:
+    """Return shared over alone, paired by repeat; both map a repeat to its mean."""
+    common = sorted(alone.keys() & shared.keys())
+    return replicated([shared[repeat] / alone[repeat] for repeat in common])
+
+
+def _exp(log: float) -> float:
+    # Two repeats far apart have bounds beyond what a float holds; a document writes no infinity.
+    return math.exp(min(log, 700.0))
