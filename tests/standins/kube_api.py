@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -17,6 +18,7 @@ KINDS = {
     "namespaces": "Namespace",
     "daemonsets": "DaemonSet",
     "events": "Event",
+    "configmaps": "ConfigMap",
 }
 WAITING = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "nowhere/none:1"'}}
 UNSCHEDULABLE = {
@@ -36,6 +38,14 @@ class KubeApi:
         self.behaviour = "complete"
         self.log = ""
         self.forbidden: set[str] = set()
+        self.plays_pods = False
+        """Pods that are created become ready on the node that they name."""
+        self.on_change: Callable[[str, dict[str, Any]], None] = lambda path, live: None
+        """Called after every write: a test plays the controllers here."""
+        self.events: list[tuple[str, str, dict[str, Any]]] = []
+        self._news = threading.Condition()
+        self._version = 0
+        self._closed = False
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -69,6 +79,9 @@ class KubeApi:
         return [each["metadata"]["name"] for each in self.objects.values() if each["kind"] == kind]
 
     def close(self) -> None:
+        self._closed = True
+        with self._news:
+            self._news.notify_all()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -77,13 +90,53 @@ class KubeApi:
         new = path not in self.objects
         manifest["metadata"].setdefault("uid", f"uid-{len(self.requests)}")
         manifest["metadata"].setdefault("creationTimestamp", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-        self.objects[path] = {**self.objects.get(path, {}), **manifest}
+        before = self.objects.get(path, {})
+        if manifest["kind"] == "ConfigMap":  # by server-side apply the keys of others stay
+            manifest["data"] = {**before.get("data", {}), **manifest.get("data", {})}
+        self.objects[path] = {**before, **manifest}
+        if new and manifest["kind"] == "Pod" and self.plays_pods:
+            play_pod(self.objects[path])
+        self.tell("ADDED" if new else "MODIFIED", path)
         if new and manifest["kind"] == "Job":
             self._play(self.objects[path])
         if new and manifest["kind"] == "DaemonSet":
             for name in self.named("Node"):
                 self.objects[f"/api/v1/nodes/{name}"]["status"]["allocatable"]["nvidia.com/gpu"] = "1"
         return self.objects[path]
+
+    def merge(self, path: str, change: dict[str, Any]) -> dict[str, Any]:
+        """Apply a merge patch: None removes."""
+        merged(self.objects[path], change)
+        self.tell("MODIFIED", path)
+        return self.objects[path]
+
+    def tell(self, event: str, path: str, gone: dict[str, Any] | None = None) -> None:
+        """Send an event to all watches, and let the test's controllers see it."""
+        live = gone or self.objects[path]
+        with self._news:
+            self._version += 1
+            live["metadata"]["resourceVersion"] = str(self._version)
+            self.events.append((event, path, json.loads(json.dumps(live))))
+            self._news.notify_all()
+        if gone is None:
+            self.on_change(path, live)
+
+    def watched(self, path: str, labels: str, fields: str) -> Iterator[dict[str, Any]]:
+        """Give what there is as ADDED, and then every event, until the server ends."""
+        name = dict(part.split("=", 1) for part in fields.split(",") if "=" in part).get("metadata.name")
+        with self._news:
+            position = len(self.events)
+            first = [each for each in self.listed(path, labels) if name in (None, each["metadata"]["name"])]
+        yield from ({"type": "ADDED", "object": each} for each in first)
+        while not self._closed:
+            with self._news:
+                if position == len(self.events):
+                    self._news.wait(0.2)
+                fresh, position = self.events[position:], len(self.events)
+            for event, at, live in fresh:
+                named = name in (None, live["metadata"]["name"])
+                if named and at.startswith(f"{path}/") and selected(live, labels):
+                    yield {"type": event, "object": live}
 
     def _play(self, job: dict[str, Any]) -> None:
         namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
@@ -118,6 +171,7 @@ class KubeApi:
 
     def drop(self, path: str) -> None:
         gone = self.objects.pop(path)
+        self.tell("DELETED", path, gone)
         if gone["kind"] == "Job":
             prefix = f"/api/v1/namespaces/{gone['metadata']['namespace']}/pods/{gone['metadata']['name']}"
             for key in [key for key in self.objects if key.startswith(prefix)]:
@@ -128,14 +182,13 @@ class KubeApi:
 
     def listed(self, path: str, selector: str) -> list[dict[str, Any]]:
         plural = path.rsplit("/", 1)[-1]
-        wanted = dict(part.split("=", 1) for part in selector.split(",") if "=" in part)
         namespace = re.search(r"/namespaces/([^/]+)/", path)
         return [
             each
             for key, each in self.objects.items()
             if each["kind"] == KINDS[plural]
             and (namespace is None or f"/namespaces/{namespace[1]}/" in key)
-            and all((each["metadata"].get("labels") or {}).get(name) == value for name, value in wanted.items())
+            and selected(each, selector)
         ]
 
     def _handler(api: KubeApi) -> type[BaseHTTPRequestHandler]:
@@ -167,6 +220,27 @@ class KubeApi:
                     code,
                 )
 
+            def merge(self, path: str, change: dict[str, Any]) -> None:
+                if path not in api.objects:
+                    return self.refuse(404, "NotFound")
+                version = (change.get("metadata") or {}).pop("resourceVersion", None)
+                if version not in (None, api.objects[path]["metadata"].get("resourceVersion")):
+                    return self.refuse(409, "Conflict")
+                return self.answer(api.merge(path, change))
+
+            def watch(self, events: Iterator[dict[str, Any]]) -> None:
+                self.close_connection = True
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Connection", "close")
+                self.end_headers()
+                try:
+                    for event in events:
+                        self.wfile.write(json.dumps(event).encode() + b"\n")
+                        self.wfile.flush()
+                except OSError:
+                    pass  # the client has ended its watch
+
             def body(self) -> dict[str, Any]:
                 return dict(json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}"))
 
@@ -180,12 +254,17 @@ class KubeApi:
                     return self.answer({"gitVersion": "v1.34.0"})
                 if url.path.endswith("/log"):
                     return self.answer(api.log)
+                if self.command == "PATCH" and "merge-patch" in str(self.headers.get("Content-Type")):
+                    return self.merge(url.path, data)
                 if self.command == "PATCH":
                     return self.answer(api.put(url.path, data))
                 if self.command == "POST":
                     return self.answer(api.put(f"{url.path}/{data['metadata']['name']}", data), 201)
                 if self.command == "GET" and url.path.rsplit("/", 1)[-1] in KINDS:
-                    selector = parse_qs(url.query).get("labelSelector", [""])[0]
+                    asked = parse_qs(url.query)
+                    selector = asked.get("labelSelector", [""])[0]
+                    if "watch" in asked:
+                        return self.watch(api.watched(url.path, selector, asked.get("fieldSelector", [""])[0]))
                     kind = KINDS[url.path.rsplit("/", 1)[-1]]
                     items = api.listed(url.path, selector)
                     return self.answer({"kind": f"{kind}List", "apiVersion": "v1", "metadata": {}, "items": items})
@@ -199,3 +278,39 @@ class KubeApi:
             do_GET = do_POST = do_PATCH = do_DELETE = serve
 
         return Handler
+
+
+def selected(live: dict[str, Any], selector: str) -> bool:
+    """Whether an object has the labels."""
+    wanted = dict(part.split("=", 1) for part in selector.split(",") if "=" in part)
+    labels = live["metadata"].get("labels") or {}
+    return all(labels.get(name) == value for name, value in wanted.items())
+
+
+def merged(live: dict[str, Any], change: dict[str, Any]) -> None:
+    """Merge a patch into an object, in place."""
+    for key, value in change.items():
+        if value is None:
+            live.pop(key, None)
+        elif isinstance(value, dict) and isinstance(live.get(key), dict):
+            merged(live[key], value)
+        else:
+            live[key] = {} if isinstance(value, dict) else value
+            if isinstance(value, dict):
+                merged(live[key], value)
+
+
+def play_pod(pod: dict[str, Any]) -> None:
+    """Let a pod run, as the scheduler and a kubelet would."""
+    required = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = required.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
+    names = [field["values"][0] for term in terms for field in term["matchFields"]]
+    pod["spec"]["nodeName"] = names[0] if names else "node-1"
+    pod["status"] = {
+        "phase": "Running",
+        "qosClass": "Guaranteed",
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [
+            {"name": "gputax", "image": "i", "imageID": "sha256:1", "ready": True, "restartCount": 0, "state": {}}
+        ],
+    }
