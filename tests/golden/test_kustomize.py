@@ -13,10 +13,12 @@ import yaml
 
 from gputax.cluster import kustomize
 from gputax.cluster.objects import Manifest
+from gputax.cluster.sharing.permissions import access_sharing
 
 ROOT = Path(__file__).resolve().parents[2] / "kubernetes"
 PLACES: dict[str, Callable[[], list[Manifest]]] = {
     "access": kustomize.access,
+    "access-sharing": access_sharing,
     "base": kustomize.base,
     "overlays/baseline": kustomize.baseline,
     "overlays/gpu-proxy": kustomize.gpu_proxy,

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gputax.plan.environment_options import PULL_POLICIES, EnvironmentOptions
+from gputax.plan.environment_options import PULL_POLICIES, SHARING_FLAVOURS, EnvironmentOptions
 
 DEFAULT = EnvironmentOptions()
 _OPTIONS: tuple[Any, ...] = (
@@ -40,6 +40,17 @@ _OPTIONS: tuple[Any, ...] = (
         type=click.IntRange(1),
         help="k8s: seconds.",
     ),
+    click.option(
+        "--sharing-flavour",
+        default=DEFAULT.sharing_flavour,
+        show_default=True,
+        type=click.Choice(SHARING_FLAVOURS),
+        help="k8s: who divides a GPU among tenants.",
+    ),
+    click.option(
+        "--plugin-config", default="", help="k8s: NAMESPACE/NAME of the device plugin's ConfigMap. [default: found]"
+    ),
+    click.option("--mig-profile", default="", help="k8s: a tenant's MIG profile, e.g. 1g.10gb. [default: by tenants]"),
 )
 _RENAMED = {"context_": "context", "ready_timeout": "ready_timeout_s"}
 

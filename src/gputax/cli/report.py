@@ -27,7 +27,7 @@ FORMATS: tuple[Format, ...] = ("html", "markdown", "json", "csv", "table")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is not a report of gputax.")
 def report(directories: tuple[str, ...], out: str, kind: str, as_json: bool, overwrite: bool) -> int:
-    """Report on runs and comparisons: from their files alone, offline.
+    """Report on runs, comparisons and sharing experiments: from their files alone, offline.
 
     DIR is a result directory, a directory of result directories, or a comparison's file. Name several to see them
     together: runs bring distributions and telemetry, comparisons bring verdicts. A report of gputax is written anew

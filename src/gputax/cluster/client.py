@@ -9,7 +9,11 @@ from typing import Any
 
 from gputax.cluster.kubeconfig import TIMEOUT_S, http_client, load_config
 from gputax.cluster.objects import Manifest
-from gputax.errors import GputaxError, PreflightError
+from gputax.cluster.refusals import ConflictError as ConflictError
+from gputax.cluster.refusals import ForbiddenError as ForbiddenError
+from gputax.cluster.refusals import NotFoundError as NotFoundError
+from gputax.cluster.refusals import told as told
+from gputax.errors import PreflightError
 
 FIELD_MANAGER = "gputax"
 WATCH_TRIES = 5
@@ -93,7 +97,19 @@ class Cluster:
             )
             return [dict(each.to_dict()) for each in found]
 
-    def watch(self, kind: str, *, labels: Mapping[str, str]) -> Iterator[tuple[str, Manifest]]:
+    def patch(self, kind: str, name: str, change: Manifest, *, namespace: str = "") -> Manifest:
+        """Change parts of one object by a merge patch: None removes, and a resourceVersion refuses any other one."""
+        from lightkube.types import PatchType
+
+        with self._told(f"change {kind} {name}"):
+            changed = self._lightkube().patch(
+                resource(kind), name, change, patch_type=PatchType.MERGE, **self._place(kind, namespace)
+            )
+        return dict(changed.to_dict())
+
+    def watch(
+        self, kind: str, *, labels: Mapping[str, str], fields: Mapping[str, str] | None = None
+    ) -> Iterator[tuple[str, Manifest]]:
         """Give (event, object) for ever: what there is already comes first as ADDED."""
         from lightkube.types import OnErrorAction, OnErrorResult
 
@@ -105,7 +121,11 @@ class Cluster:
 
         with self._told(f"watch {kind}s"):
             watched = self._lightkube().watch(
-                resource(kind), labels=dict(labels), on_error=on_error, **self._place(kind, "")
+                resource(kind),
+                labels=dict(labels),
+                fields=dict(fields or {}),
+                on_error=on_error,
+                **self._place(kind, ""),
             )
             for event, found in watched:
                 yield str(event), dict(found.to_dict())
@@ -208,78 +228,6 @@ class Cluster:
             yield
 
 
-class NotFoundError(PreflightError):
-    """The API server knows no such object."""
-
-
-class ForbiddenError(PreflightError):
-    """The API server says that we may not."""
-
-
-class ConflictError(PreflightError):
-    """An object of that name exists already."""
-
-
-@contextlib.contextmanager
-def told(doing: str, server: str, kubectl: Any) -> Iterator[None]:
-    """Turn what the client raises into our errors."""
-    import httpx2
-    from lightkube.core.exceptions import ApiError, ConfigError
-
-    try:
-        yield
-    except ApiError as error:
-        raise api_error(doing, server, error, kubectl) from error
-    except ConfigError as error:
-        raise PreflightError(
-            f"the kubeconfig's credentials do not work: {error}", where=server, next_step="kubectl auth whoami"
-        ) from error
-    except (httpx2.HTTPError, OSError) as error:
-        raise PreflightError(
-            f"the cluster cannot be reached: {_words(error)}",
-            where=server,
-            next_step=kubectl("cluster-info", namespaced=False),
-        ) from error
-
-
-def api_error(doing: str, server: str, error: Any, kubectl: Any) -> GputaxError:
-    """Return our error for a refusal of the API server, in its own words."""
-    code, message = getattr(error.status, "code", None), str(getattr(error.status, "message", "") or error)
-    if code == 403 and "exceeded quota" in message:
-        return PreflightError(
-            f"cannot {doing}: {message}", where=server, next_step=kubectl("describe", "resourcequota")
-        )
-    if code == 403 and "violates PodSecurity" in message:
-        return PreflightError(
-            f"cannot {doing}: {message}",
-            where=server,
-            next_step="kubectl label namespace NAME pod-security.kubernetes.io/enforce=privileged --overwrite",
-        )
-    if code == 403 and "is being terminated" in message:
-        step = "wait until it is gone: " + kubectl("wait", "--for=delete", "namespace", "NAME", namespaced=False)
-        return PreflightError(f"cannot {doing}: {message}", where=server, next_step=step)
-    if code == 403 and "RuntimeClass" in message:
-        return PreflightError(f"cannot {doing}: {message}", where=server, next_step="kubectl get runtimeclass")
-    if code == 403:
-        return ForbiddenError(
-            f"not permitted: {message}",
-            where=server,
-            next_step="kubectl apply -k kubernetes/access has the least role; gputax doctor --env k8s lists what lacks",
-        )
-    if code == 401:
-        return PreflightError(f"not logged in: {message}", where=server, next_step="kubectl auth whoami")
-    if code == 404 and message.startswith("namespaces") and not doing.startswith("get"):
-        return PreflightError(
-            f"cannot {doing}: {message}",
-            where=server,
-            next_step="kubectl apply -k kubernetes/access, or name another with --namespace",
-        )
-    kinds: dict[int | None, type[PreflightError]] = {404: NotFoundError, 409: ConflictError}
-    return kinds.get(code, PreflightError)(
-        f"cannot {doing}: {message}", where=server, next_step="gputax doctor --env k8s"
-    )
-
-
 def resource(kind: str) -> Any:
     """Return lightkube's class of a kind."""
     from lightkube.codecs import resource_registry
@@ -290,8 +238,3 @@ def resource(kind: str) -> Any:
 def _name(manifest: Manifest) -> str:
     name = (manifest.get("metadata") or {}).get("name", "")
     return f"{manifest['kind']} {name}".strip()
-
-
-def _words(error: Exception) -> str:
-    text = str(error) or type(error).__name__
-    return "no answer in time" if "timed out" in text.lower() else text

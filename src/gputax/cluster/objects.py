@@ -43,12 +43,16 @@ class Size:
     cpus: int = 2
     memory: str = "4Gi"
     gpus: int = 0
+    gpu_resource: str = GPU_RESOURCE
+    """By which name GPUs are asked for: a shared or a divided GPU has another than a whole one."""
+    millicpus: int = 0
+    """Instead of whole CPUs, where tenants of one node have less than one each; 0: `cpus` counts."""
 
     def resources(self) -> Manifest:
         """Return requests and limits; GPUs are named in both, because Kubernetes wants them equal anyway."""
-        amounts = {"cpu": str(self.cpus), "memory": self.memory}
+        amounts = {"cpu": f"{self.millicpus}m" if self.millicpus else str(self.cpus), "memory": self.memory}
         if self.gpus:
-            amounts[GPU_RESOURCE] = str(self.gpus)
+            amounts[self.gpu_resource] = str(self.gpus)
         return {"requests": dict(amounts), "limits": dict(amounts)}
 
 
@@ -76,6 +80,11 @@ class PodPlan:
     startup_probe: Mapping[str, Any] = field(default_factory=dict)
     knows_itself: bool = False
     """The program inside is told its pod's name, uid and node, because nobody outside takes the evidence."""
+    further_labels: Mapping[str, str] = field(default_factory=dict)
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """Ports by name, for whoever looks for metrics."""
+    host_ipc: bool = False
+    """The pod sees the node's shared memory, through which some MPS installations talk with their clients."""
 
 
 def labels(run_id: str, role: str = "worker") -> dict[str, str]:
@@ -98,7 +107,11 @@ def pod(plan: PodPlan) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": labels(plan.run_id, plan.role)},
+        "metadata": {
+            "name": plan.name,
+            "namespace": plan.namespace,
+            "labels": {**labels(plan.run_id, plan.role), **plan.further_labels},
+        },
         "spec": pod_spec(plan),
     }
 
@@ -127,6 +140,8 @@ def pod_spec(plan: PodPlan) -> Manifest:
         spec["affinity"] = {"nodeAffinity": required}
     if plan.size.gpus:
         spec["tolerations"] = [gpu_toleration()]
+    if plan.host_ipc:
+        spec["hostIPC"] = True
     return spec
 
 
@@ -162,6 +177,7 @@ def _container(plan: PodPlan) -> Manifest:
         "image": plan.image,
         "imagePullPolicy": plan.pull_policy,
         "command": list(plan.command) or hold_command(),
+        **({"ports": _ports(plan)} if plan.ports else {}),
         "env": [
             *({"name": name, "value": value} for name, value in variables.items()),
             *(own_facts() if plan.knows_itself else ()),
@@ -174,6 +190,10 @@ def _container(plan: PodPlan) -> Manifest:
         },
         "volumeMounts": mounts,
     }
+
+
+def _ports(plan: PodPlan) -> list[Manifest]:
+    return [{"name": name, "containerPort": port} for name, port in plan.ports.items()]
 
 
 def own_facts() -> list[Manifest]:

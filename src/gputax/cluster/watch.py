@@ -224,7 +224,7 @@ class PodWatch:
             step = "the node's container runtime knows no such handler: configure it there, or use another node"
             return self._failed(name, f"the pod cannot start: {state.words}", step)
         words = event_words(self._events(name)) if state.phase == "stuck" and len(state.words) < 40 else ""
-        step = STUCK.get(state.reason, "").format(name=name) or self._cluster.kubectl("describe", "pod", name)
+        step = STUCK.get(state.reason, "kubectl describe pod {name}").format(name=name)
         if step.startswith("kubectl "):
             step = self._cluster.kubectl(*step.split()[1:])
         how = "the pod ended before it was ready" if state.phase == "ended" else "the pod cannot start"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gputax.cluster import exec_pipe
@@ -13,7 +13,7 @@ from gputax.cluster.objects import XEN_RUNTIME_CLASS, PodPlan, Size
 from gputax.cluster.pods import ReadyPod, RunPods
 from gputax.environments.allowance import local_cpus
 from gputax.environments.child import ChildProcess
-from gputax.environments.image import NATIVE_VARIABLES, driver_variables, limit_reasons, software_note
+from gputax.environments.image import NATIVE_VARIABLES, driver_variables, lacks_gputax, limit_reasons, software_note
 from gputax.errors import GputaxError, PreflightError, WorkerError
 from gputax.plan.budgets import layers_of
 from gputax.plan.driver_choice import DriverChoice
@@ -21,6 +21,8 @@ from gputax.plan.environment_options import EnvironmentOptions
 
 # The news of a pod's death reaches the watch about as fast as the end of its exec; give it a moment more.
 DEATH_NEWS_S = 5.0
+# The kubelet rounds a quota to whole microseconds of its period.
+QUOTA_TOLERANCE = 0.01
 WORKER = ("python", "-m", "gputax.worker.hold", "--worker")
 
 
@@ -28,9 +30,16 @@ class Kubernetes:
     """Starts workers in one pod; a pod that died is replaced when the next worker is started."""
 
     def __init__(
-        self, name: str, pods: RunPods, options: EnvironmentOptions, driver: DriverChoice | None = None
+        self,
+        name: str,
+        pods: RunPods,
+        options: EnvironmentOptions,
+        driver: DriverChoice | None = None,
+        shaped: Callable[[PodPlan], PodPlan] = lambda plan: plan,
     ) -> None:
+        """Take the run's pods; `shaped` makes of the general pod the one that this environment needs."""
         self.name = name
+        self._shaped = shaped
         self._pods = pods
         self._options = options
         self._driver = driver or DriverChoice(needed=False)
@@ -38,7 +47,7 @@ class Kubernetes:
         self._pod: ReadyPod | None = None
         self._before: list[str] = []
         """The workers that this environment started: a hung one that lost its connection is ended by its successor."""
-        self.note = software_note(self._driver, self._size().gpus)
+        self.note = software_note(self._driver, self.plan().size.gpus)
 
     def start(self) -> ChildProcess:
         """Start a worker in the pod, which is made if it is not there."""
@@ -54,7 +63,7 @@ class Kubernetes:
 
     def plan(self) -> PodPlan:
         """Return the pod that this environment needs, without a name."""
-        return PodPlan(
+        plan = PodPlan(
             "",
             "",
             self._options.image,
@@ -65,13 +74,14 @@ class Kubernetes:
             pull_policy=self._options.pull_policy,
             pull_secret=self._options.pull_secret,
         )
+        return self._shaped(plan)
 
     def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
         """Hold what the worker sees against what the API server tells of its pod."""
         if self._pod is None:
             return {"layer": "k8s", "active": False, "reasons": ["no pod was started"]}
         pod = self._pods.current(self._pod.name)
-        reasons = [*pod_reasons(pod, described), *limit_reasons(described, self._size().cpus)]
+        reasons = [*pod_reasons(pod, described), *size_reasons(described, self.plan().size)]
         if "xen" in self._layers:
             reasons += xen_reasons(described)
         return {
@@ -84,7 +94,7 @@ class Kubernetes:
     def explain(self, name: str, code: int, words: str) -> GputaxError | None:
         """Say what became of the pod in which a worker ended."""
         where = f"environment {self.name}, pod {name}"
-        if "no module named" in words.lower() and "gputax" in words:
+        if lacks_gputax(words):
             return PreflightError(
                 f"the image holds no gputax: {words}", where=where, next_step="build it from docker/Dockerfile"
             )
@@ -109,7 +119,17 @@ class Kubernetes:
         return Size(options.cpus or local_cpus(), options.memory, gpus)
 
     def _variables(self) -> dict[str, str]:
-        return {**NATIVE_VARIABLES, **driver_variables(self._driver, self._size().gpus)}
+        return {**NATIVE_VARIABLES, **driver_variables(self._driver, self.plan().size.gpus)}
+
+
+def size_reasons(described: Mapping[str, Any], size: Size) -> list[str]:
+    """Say what speaks against the CPU limit of the pod being in force, in whole CPUs or in parts of one."""
+    if not size.millicpus:
+        return limit_reasons(described, size.cpus)
+    quota = (described.get("cpu_allowance") or {}).get("quota_cpus")
+    if quota is not None and abs(quota * 1000 - size.millicpus) <= max(1.0, QUOTA_TOLERANCE * size.millicpus):
+        return []
+    return [f"the worker's CPU quota is {quota}, its container was given {size.millicpus / 1000:g}"]
 
 
 def pod_reasons(pod: Mapping[str, Any], described: Mapping[str, Any]) -> list[str]:

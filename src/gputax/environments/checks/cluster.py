@@ -13,6 +13,17 @@ from gputax.environments.checks.finding import Finding
 OLDEST_VERSION = (1, 20)
 GPU_TAINT = "nvidia.com/gpu"
 XEN_CLASS, XEN_LABEL = "xen-gpu", "xen-enabled"
+# Whoever divides a GPU says so in one of these.
+SHARING_LABELS = (
+    "nvidia.com/gpu.sharing-strategy",
+    "nvidia.com/gpu.replicas",
+    "nvidia.com/mig.config",
+    "nvidia.com/mig.config.state",
+    "nos.nebuly.com/gpu-partitioning",
+    "cloud.google.com/gke-gpu-sharing-strategy",
+    "cloud.google.com/gke-max-shared-clients-per-gpu",
+    "cloud.google.com/gke-gpu-partition-size",
+)
 ACCESS = "kubectl apply -k kubernetes/access"
 PLUGIN_FIX = "gputax deploy --provider current"
 
@@ -153,6 +164,21 @@ def check_gpus(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
     return findings
 
 
+def check_sharing(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
+    """Return how nodes share their GPUs, by the labels of NVIDIA's discovery, GKE and nos."""
+    from gputax.cluster.sharing.flavours import flavour_of
+    from gputax.cluster.sharing.node_facts import NodeFacts
+
+    findings = []
+    for node in facts.get("nodes") or ():
+        labels = node["labels"]
+        told = [f"{name}={labels[name]}" for name in SHARING_LABELS if labels.get(name)]
+        if told:
+            flavour = flavour_of(NodeFacts(str(node["name"]), labels))
+            findings.append(Finding("ok", f"Sharing on node {node['name']} ({flavour})", ", ".join(told)))
+    return findings
+
+
 def check_plugins(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
     """Return whether the pods that make GPUs usable run."""
     plugins = facts.get("plugins")
@@ -246,6 +272,7 @@ CHECKS: tuple[Callable[[Mapping[str, Any], Wanted], list[Finding]], ...] = (
     check_permissions,
     check_nodes,
     check_gpus,
+    check_sharing,
     check_plugins,
     check_runtime_class,
     check_quota,

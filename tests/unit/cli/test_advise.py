@@ -1,0 +1,116 @@
+"""`gputax advise` refuses what cannot be right before it reads anything, and shows what decides."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+
+from gputax.advise.advice import Advice, advise
+from gputax.advise.sources import published_table
+from gputax.advise.table import from_record
+from gputax.advise.targets import Question, parse_targets
+from gputax.cli.advise import advise as advise_verb
+from gputax.cli.advise_table import advise_table, shown_rows
+from gputax.errors import ResultsError, UsageError
+from tests.unit.advise.records import CPU, cells, contention, partition, record
+
+Gputax = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def call(*words: str) -> object:
+    return advise_verb.main(args=list(words), prog_name="gputax advise", standalone_mode=False)
+
+
+def shown(advice: Advice) -> str:
+    stream = io.StringIO()
+    advise_table(advice, stream)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint", "hint"),
+    [
+        ([], "no results are named", "--published a100-nos"),
+        (["x", "--published", "a100-nos", "--slo", "mean=1s"], "both name a source", "use one"),
+        (["--published", "a100-nos"], "nothing is asked for", "--slo p99=50ms"),
+        (["--published", "a100-nos", "--slo", "p99"], "is no target", "--slo p99=50ms"),
+        (["--published", "a100-nos", "--slo", "mean=50"], "no time with a unit", "--slo p99=50ms"),
+        (["--published", "a100-nos", "--slo", "max=50ms"], "unknown statistic 'max'", "known: mean, p50, p90, p99"),
+        (["--published", "a100-nos", "--slo", "p99=50ms"], "means only", "--slo mean="),
+        (["--published", "h100", "--slo", "mean=1s"], "unknown published table 'h100'", "a100-nos"),
+        (["published:a100-mos", "--slo", "mean=1s"], "unknown published table", "did you mean 'a100-nos'?"),
+        (["--published", "a100-nos", "--rate", "0"], "--rate must be above zero", ""),
+        (["--published", "a100-nos", "--slo", "mean=1s", "--price", "0"], "--price must be above zero", ""),
+        (["--published", "a100-nos", "--slo", "mean=1s", "--currency", "USD"], "--currency without a --price", ""),
+        (["--published", "a100-nos", "--slo", "mean=1s", "--fit", "1,x"], "not a list of whole numbers", ""),
+    ],
+)
+def test_mistakes(words: list[str], complaint: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=complaint) as raised:
+        call(*words)
+    assert hint in raised.value.next_step
+
+
+@pytest.mark.parametrize("words", [["--rate", "nan"], ["--price", "inf"], ["--price", "-1"], ["--up-to", "0"]])
+def test_numbers_that_are_none(words: list[str]) -> None:
+    with pytest.raises(click.BadParameter):
+        call("--published", "a100-nos", "--slo", "mean=1s", *words)
+
+
+def test_a_fit_that_the_points_do_not_allow_says_which_there_are() -> None:
+    with pytest.raises(ResultsError, match="no technique can be modelled") as raised:
+        call("--published", "a100-nos", "--slo", "mean=1s", "--fit", "3")
+    assert "1,3,5,7" in raised.value.next_step
+
+
+@pytest.mark.parametrize(("target", "code"), [("mean=200ms", 0), ("mean=50ms", 6), ("mean=87900us", 7)])
+def test_the_exit_code_is_the_answer(target: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--published", "a100-nos", "--slo", target) == code
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith(
+        {0: "MPS with 3 tenants meets", 6: "Nothing meets", 7: "Unsure: nothing surely meets"}[code]
+    )
+
+
+def test_rows_are_those_that_were_measured_and_those_where_the_verdict_changes() -> None:
+    advice = advise(published_table("a100-nos"), Question(parse_targets(("mean=400ms",))))
+    by_technique = {each.model.technique.name: [row.tenants for row in shown_rows(each)] for each in advice.considered}
+    assert by_technique["mps"] == [1, 3, 5, 7, 8, 9, 10]
+    assert by_technique["time-slicing"] == [1, 3, 4, 5, 7]
+    assert by_technique["mig"] == [1, 3, 5, 7]
+
+
+def test_the_label_of_a_stand_in_is_in_the_title_and_the_answer() -> None:
+    made = record(*cells("cpu-shared", contention()), *cells("cpu-quota", partition()))
+    text = shown(advise(from_record(made), Question(parse_targets(("p99=30ms", "mean=20ms")), rate_per_s=5.0)))
+    flat = " ".join(text.split())
+    assert f"yolos-small in bare, on {CPU}: p99 ≤ 30 ms and mean ≤ 20 ms and at least 5 inferences/s" in flat
+    assert "this holds for the stand-in only, and says nothing of a GPU" in flat
+    assert "CPU, shared: contention" in flat
+    assert "p99 over mean: 1.5" in flat
+
+
+def test_texts_of_a_file_cannot_paint_the_terminal() -> None:
+    made = record(*cells("mps", contention()), workload="\x1b[31mred[/bold]", claim="\x07bell")
+    text = shown(advise(from_record(made), Question(parse_targets(("mean=30ms",)))))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "red[/bold]" in text
+
+
+@pytest.mark.parametrize("words", [["--help"], ["results/x", "--slo", "p99=50"]])
+def test_help_and_usage_errors_import_nothing_heavy(words: list[str]) -> None:
+    code = (
+        f"import sys; sys.argv = ['gputax', 'advise', *{words}]\n"
+        "from gputax.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print('HEAVY', sorted({'numpy', 'pydantic', 'rich', 'scipy', 'pyarrow'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "HEAVY []" in done.stdout
