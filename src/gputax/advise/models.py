@@ -1,0 +1,230 @@
+"""One small model for each technique: the form that its nature gives it, fitted, and held against the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gputax.advise.fitting import Fit, Observed, fit, left_out_errors, observe
+from gputax.advise.forms import CONTENDED, PARTITION, TURNS, Form
+from gputax.advise.intervals import Uncertainty
+from gputax.advise.table import Series, Table, from_record
+from gputax.errors import ResultsError
+from gputax.plan.sharing import Technique
+from gputax.plan.warnings import Notice
+from gputax.results.sharing import SharingRecord
+
+# What a technique is decides its form; for the others it is what limits a tenant.
+FORMS_BY_TECHNIQUE: dict[str, tuple[Form, ...]] = {
+    "exclusive": (PARTITION,),
+    "time-slicing": (TURNS,),
+    "mps": (CONTENDED,),
+    "mig": (PARTITION,),
+}
+FORMS_BY_BOUND: dict[str, tuple[Form, ...]] = {
+    "none": (CONTENDED, TURNS),
+    "cap": (CONTENDED,),
+    "slice": (PARTITION,),
+}
+# What a technique's own form is held against.
+RIVALS: dict[str, tuple[Form, ...]] = {"turns": (CONTENDED,), "contention": (TURNS,), "partition": (CONTENDED,)}
+LACK_RISK = 0.05
+# Without repeats no test can tell noise from a wrong form; this is then called a lack of fit.
+LARGEST_RESIDUAL_PERCENT = 5.0
+# A rival must be this much better before it is named: leave-one-out errors of four points are rough.
+CLEARLY_BETTER = 0.5
+NOTEWORTHY_ERROR = 0.02
+
+
+class CurvePoint(NamedTuple):
+    """The model at one number of tenants, with the 95 % interval of a new run; bounds are None where nothing tells."""
+
+    tenants: int
+    value_ms: float
+    low_ms: float | None
+    high_ms: float | None
+    extrapolated: bool
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A technique without a model: why, and what to measure next."""
+
+    technique: Technique
+    why: str
+    next_step: str
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A measured point that the fit did not see."""
+
+    tenants: int
+    measured_ms: float
+    predicted_ms: float
+
+    @property
+    def error_percent(self) -> float:
+        """How far the prediction is off; positive: predicted too slow."""
+        return 100.0 * (self.predicted_ms / self.measured_ms - 1.0)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The model of one technique's mean latency."""
+
+    series: Series
+    """What it was fitted to."""
+    fit: Fit
+    choice: str
+    """Why this form."""
+    notices: tuple[Notice, ...]
+    held_out: tuple[HeldOut, ...] = ()
+
+    @property
+    def technique(self) -> Technique:
+        """Whose model it is."""
+        return self.series.technique
+
+    @property
+    def form_checked(self) -> bool:
+        """Whether the data had a point to spare, and it did not contradict the form."""
+        return self.fit.spare_points > 0 and not any(notice.code == "lack-of-fit" for notice in self.notices)
+
+    def log_ms(self, tenants: int) -> tuple[float, Uncertainty]:
+        """Return the log of the mean latency and how far a new run may be from it."""
+        return self.fit.log_ms(tenants), self.fit.uncertainty(tenants)
+
+    def extrapolates(self, tenants: int) -> bool:
+        """Whether so many tenants lie outside of what was measured."""
+        return not min(self.series.tenants) <= tenants <= max(self.series.tenants)
+
+    def curve(self, tenants: Sequence[int]) -> list[CurvePoint]:
+        """Return the model at these numbers of tenants; those that the technique has no room for are left out."""
+        points = []
+        for count in tenants:
+            if count < 1 or (self.series.capacity is not None and count > self.series.capacity):
+                continue
+            log, uncertainty = self.log_ms(count)
+            low, high = uncertainty.around(log) or (None, None)
+            points.append(CurvePoint(count, math.exp(log), low, high, self.extrapolates(count)))
+        return points
+
+
+def fit_all(source: SharingRecord | Table, only: Sequence[int] = ()) -> tuple[Fitted, ...]:
+    """Fit every technique whose points suffice; `only` restricts the fit, and the other points then check it."""
+    return tuple(each for each in fit_or_refuse(source, only) if isinstance(each, Fitted))
+
+
+def fit_or_refuse(source: SharingRecord | Table, only: Sequence[int] = ()) -> tuple[Fitted | Refused, ...]:
+    """Fit every technique, or say of it why there is no model."""
+    table = from_record(source) if isinstance(source, SharingRecord) else source
+    return tuple(fit_series(series, only) for series in table.series)
+
+
+def fit_series(series: Series, only: Sequence[int] = ()) -> Fitted | Refused:
+    """Fit one technique."""
+    used = series.only(only) if only else series
+    forms = forms_for(series.technique)
+    if series.changing_slices:
+        return Refused(
+            series.technique,
+            "the slices had different sizes, so the points are not of one partition",
+            f"gputax share --tech {series.technique.name} with one --slices for all numbers of tenants",
+        )
+    single = series.technique.name == "exclusive"
+    possible = [form for form in forms if not form.lacks(used.tenants, single=single)]
+    if not possible:
+        lacking = forms[0].lacks(used.tenants, single=single)
+        if only and len(series.tenants) > len(used.tenants):
+            next_step = f"let the fit see more: {','.join(map(str, series.tenants))} were measured"
+        else:
+            next_step = f"gputax share --tech {series.technique.name} --tenants {_advised(series.tenants)}"
+        return Refused(series.technique, f"the form {forms[0].name} needs {lacking}", next_step)
+    try:
+        observed = observe([(point.tenants, [run.mean_ms for run in point.runs]) for point in used.points])
+    except ResultsError as error:
+        return Refused(series.technique, error.what, error.next_step)
+    form, choice = _choose(possible, observed, series.technique)
+    fitted = fit(form, observed)
+    held_out = _held_out(fitted, series, used)
+    return Fitted(used, fitted, choice, (*used.notices, *_checks(fitted, observed, series.technique)), held_out)
+
+
+def forms_for(technique: Technique) -> tuple[Form, ...]:
+    """Return the forms that this technique may have."""
+    return FORMS_BY_TECHNIQUE.get(technique.name, FORMS_BY_BOUND[technique.bound])
+
+
+def _advised(measured: Sequence[int]) -> str:
+    """Return numbers of tenants to measure: what is there, one alone, and enough others to check a form."""
+    wanted = sorted({1, *measured})
+    for extra in (3, 5, 7):
+        if len(wanted) < 4:
+            wanted = sorted({*wanted, extra})
+    return ",".join(map(str, wanted))
+
+
+def _choose(forms: Sequence[Form], observed: Sequence[Observed], technique: Technique) -> tuple[Form, str]:
+    if len(forms) == 1:
+        return forms[0], f"the nature of {technique.title}: {forms[0].why}"
+    errors = _compared(forms, observed)
+    if not errors:
+        return forms[0], f"assumed: {forms[0].why}; too few points to choose between forms"
+    best = min(forms, key=lambda form: errors[form.name])
+    shown = ", ".join(f"{form.name} {100 * errors[form.name]:.1f} %" for form in forms)
+    return best, f"chosen by its error at points left out ({shown}): {best.why}"
+
+
+def _compared(forms: Sequence[Form], observed: Sequence[Observed]) -> dict[str, float]:
+    """Return each form's typical error at left-out points, over the points that all forms can be asked for."""
+    errors = {form.name: left_out_errors(form, observed) for form in forms}
+    common = set.intersection(*(set(each) for each in errors.values()))
+    if not common:
+        return {}
+    return {name: math.sqrt(sum(each[at] ** 2 for at in common) / len(common)) for name, each in errors.items()}
+
+
+def _checks(fitted: Fit, observed: Sequence[Observed], technique: Technique) -> tuple[Notice, ...]:
+    found = []
+    worst = max((abs(each) for each in fitted.residuals_percent), default=0.0)
+    if fitted.spare_points == 0 and technique.name != "exclusive":
+        text = f"{len(observed)} points for {len(fitted.theta)} parameters: nothing is left to check the form"
+        found.append(Notice("form-not-checked", f"{text}; measure one more number of tenants"))
+    if fitted.lack_p is not None and fitted.lack_p < LACK_RISK:
+        text = f"lack of fit: residuals up to {worst:.1f} % are more than the repeats' spread explains"
+        found.append(Notice("lack-of-fit", f"{text} (p = {fitted.lack_p:.2g}); the interval includes it", worst))
+    elif fitted.repeats_df == 0 and worst > LARGEST_RESIDUAL_PERCENT:
+        found.append(Notice("lack-of-fit", f"lack of fit: residuals up to {worst:.1f} %", worst))
+    if fitted.repeats_df == 0:
+        text = "no repeats: the interval is from the residuals" if fitted.has_interval else "no repeats, no interval"
+        found.append(Notice("no-spread", text))
+    rival = _better_rival(fitted.form, observed)
+    if rival:
+        found.append(rival)
+    return tuple(found)
+
+
+def _better_rival(form: Form, observed: Sequence[Observed]) -> Notice | None:
+    """Say when another form predicts left-out points clearly better than the technique's own."""
+    for rival in RIVALS[form.name]:
+        if rival.lacks([each.tenants for each in observed]):
+            continue
+        errors = _compared((form, rival), observed)
+        if errors and errors[form.name] > NOTEWORTHY_ERROR and errors[rival.name] < CLEARLY_BETTER * errors[form.name]:
+            text = (
+                f"the form {rival.name} predicts left-out points better ({100 * errors[rival.name]:.1f} % off) than "
+                f"{form.name} ({100 * errors[form.name]:.1f} %): {rival.why}"
+            )
+            return Notice("better-form", text, 100.0 * errors[form.name])
+    return None
+
+
+def _held_out(fitted: Fit, series: Series, used: Series) -> tuple[HeldOut, ...]:
+    rest = [point for point in series.points if point.tenants not in used.tenants]
+    observed = observe([(point.tenants, [run.mean_ms for run in point.runs]) for point in rest]) if rest else ()
+    return tuple(
+        HeldOut(each.tenants, math.exp(each.log_ms), math.exp(fitted.log_ms(each.tenants))) for each in observed
+    )

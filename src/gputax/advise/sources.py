@@ -1,0 +1,67 @@
+"""Where the numbers come from: a results directory of ours, or a table that others published."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from gputax.advise.table import Point, Run, Series, Table, from_record
+from gputax.errors import ResultsError, unknown_name
+from gputax.plan.sharing import TECHNIQUES
+from gputax.results.importers.source import printable
+from gputax.results.reading import checked, read_json
+from gputax.results.sharing import SHARING_NAME, SHARING_SCHEMA_VERSION, SharingRecord
+
+PUBLISHED: dict[str, str] = {"a100-nos": "a100_nos.toml"}
+PUBLISHED_PREFIX = "published:"
+_MS = {"s": 1000.0, "ms": 1.0}
+
+
+def read_table(results: str) -> Table:
+    """Read a directory with `sharing.json`, that file itself, or `published:NAME`."""
+    if results.startswith(PUBLISHED_PREFIX):
+        return published_table(results.removeprefix(PUBLISHED_PREFIX))
+    return from_record(read_sharing(Path(results)))
+
+
+def read_sharing(path: Path) -> SharingRecord:
+    """Read the sharing document of a results directory, or say why there is none."""
+    file = path if path.suffix == ".json" else path / SHARING_NAME
+    if not file.exists():
+        raise ResultsError(
+            "no sharing experiment here",
+            where=printable(str(file), 4096),
+            next_step="gputax share --out DIR, or try the published data: --published a100-nos",
+        )
+    return checked(SharingRecord, read_json(file), SHARING_SCHEMA_VERSION, "a sharing experiment", str(file))
+
+
+def published_table(name: str) -> Table:
+    """Read a table that ships with gputax and is not ours."""
+    if name not in PUBLISHED:
+        raise unknown_name("published table", name, PUBLISHED)
+    data = tomllib.loads((Path(__file__).with_name("published") / PUBLISHED[name]).read_text())
+    return Table(
+        title=data["title"],
+        device_label=data["device_label"],
+        source=(
+            f"published by {data['project']}, {data['demo']}; not measured by gputax",
+            f"testbed: {data['testbed']}",
+            f"workload: {data['workload']}",
+            f"numbers: {data['numbers']}",
+            f"date: {data['date']}",
+        ),
+        series=tuple(_series(each, facts, _MS[data["unit"]]) for each, facts in data["techniques"].items()),
+        published=True,
+    )
+
+
+def _series(name: str, facts: dict[str, Any], ms: float) -> Series:
+    points = (Point(int(tenants), (Run(mean_ms=value * ms),)) for tenants, value in facts["mean"].items())
+    return Series(
+        TECHNIQUES[name],
+        tuple(sorted(points, key=lambda point: point.tenants)),
+        entitlement=facts["entitlement"],
+        capacity=facts.get("capacity"),
+    )

@@ -1,0 +1,219 @@
+"""What a model is fitted to: runs of so many tenants by technique, taken from `sharing.json` or a published table."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gputax.advise.targets import PERCENTILES
+from gputax.errors import ResultsError
+from gputax.plan.sharing import TECHNIQUES, Technique
+from gputax.plan.warnings import Notice
+from gputax.results.importers.source import printable
+from gputax.results.record import WarningRecord
+from gputax.results.sharing import SharedCell, SharingRecord, TenantResult
+
+# Above this the tenants' mean says little of what the worst one sees.
+UNEVEN_PERCENT = 5.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measurement: what its tenants saw on average."""
+
+    mean_ms: float
+    percentiles_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Only those with enough samples."""
+    aggregate_per_s: float | None = None
+    """None where the source does not tell it."""
+    worst_mean_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Point:
+    """So many tenants, and every run of them."""
+
+    tenants: int
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One technique: its points, and how many tenants it has room for."""
+
+    technique: Technique
+    points: tuple[Point, ...]
+    entitlement: str = ""
+    capacity: int | None = None
+    """The most tenants that this configuration admits; None: not limited by it."""
+    notices: tuple[Notice, ...] = ()
+    changing_slices: bool = False
+    """The tenants' slices had different sizes, so the points are not of one partition."""
+
+    @property
+    def tenants(self) -> tuple[int, ...]:
+        """The measured numbers of tenants."""
+        return tuple(point.tenants for point in self.points)
+
+    def only(self, tenants: Sequence[int]) -> Series:
+        """Return it with these numbers of tenants alone."""
+        return dataclasses.replace(self, points=tuple(point for point in self.points if point.tenants in tenants))
+
+
+@dataclass(frozen=True)
+class Table:
+    """All techniques of one source, and what their numbers may be called."""
+
+    title: str
+    device_label: str
+    source: tuple[str, ...]
+    """Who measured what, where; one line each."""
+    series: tuple[Series, ...]
+    stand_in: bool = False
+    """No GPU was measured: advice holds for this stand-in only."""
+    published: bool = False
+    claim: str = ""
+    notices: tuple[Notice, ...] = ()
+
+
+def from_record(record: SharingRecord) -> Table:
+    """Return the valid cells of an experiment by technique."""
+    usable = [cell for cell in record.cells if cell.valid and len(cell.results) == cell.tenants]
+    names = dict.fromkeys(cell.technique for cell in usable)
+    known = [name for name in TECHNIQUES if name in names]
+    return Table(
+        title=f"{printable(record.workload)} in {printable(record.place)}",
+        device_label=printable(record.device_label),
+        source=(f"measured by gputax {printable(record.gputax_version)} at {printable(record.timestamp)}",),
+        series=tuple(_series(name, [cell for cell in usable if cell.technique == name], record) for name in known),
+        stand_in=record.device != "cuda",
+        claim=printable(record.claim, 600),
+        notices=(
+            *_notices(record, len(usable), [name for name in names if name not in TECHNIQUES]),
+            *_warnings(record.warnings, usable),
+        ),
+    )
+
+
+def _notices(record: SharingRecord, usable: int, unknown: Sequence[str]) -> tuple[Notice, ...]:
+    found = []
+    if usable < len(record.cells):
+        count = len(record.cells) - usable
+        cells = "1 cell" if count == 1 else f"{count} cells"
+        found.append(Notice("cells-not-used", f"not used: {cells}, invalid or without one of the tenants", count))
+    if not record.complete:
+        found.append(Notice("unfinished", "the experiment is not finished: models rest on what is there"))
+    if unknown:
+        names = ", ".join(map(printable, unknown))
+        found.append(Notice("unknown-technique", f"not used, because this gputax does not know them: {names}"))
+    return tuple(found)
+
+
+def _warnings(of_all: Sequence[WarningRecord], cells: Sequence[SharedCell]) -> tuple[Notice, ...]:
+    """Return the experiment's warnings, and of each kind that cells have the worst one."""
+    found = [Notice(each.code, printable(each.text, 600), each.value) for each in of_all]
+    by_code: dict[str, list[tuple[WarningRecord, str]]] = {}
+    for cell in cells:
+        for warning in cell.warnings:
+            by_code.setdefault(warning.code, []).append((warning, cell.cell))
+    for code, each in by_code.items():
+        worst, where = max(each, key=lambda pair: abs(pair[0].value or 0.0))
+        more = f"{where}; worst of {len(each)} cells" if len(each) > 1 else where
+        found.append(Notice(code, printable(f"{worst.text} ({more})", 600), worst.value))
+    return tuple(found)
+
+
+def _series(name: str, cells: Sequence[SharedCell], record: SharingRecord) -> Series:
+    technique = TECHNIQUES[name]
+    counts = sorted({cell.tenants for cell in cells})
+    points = tuple(Point(count, tuple(_run(cell) for cell in cells if cell.tenants == count)) for count in counts)
+    shares = {result.entitlement_share for cell in cells for result in cell.results}
+    texts = dict.fromkeys(printable(result.entitlement) for cell in cells for result in cell.results)
+    several = len(shares) > 1 or (shares == {None} and len(texts) > 1)
+    share = next(iter(shares)) if len(shares) == 1 else None
+    return Series(
+        technique,
+        points,
+        entitlement=" | ".join(texts),
+        capacity=_capacity(technique, share, record, max(counts)),
+        notices=(*_uneven(points), *_changing_cap(technique, several)),
+        changing_slices=technique.bound == "slice" and several,
+    )
+
+
+def _capacity(technique: Technique, share: float | None, record: SharingRecord, measured: int) -> int | None:
+    """Return how many tenants fit at the measured entitlement."""
+    if technique.name == "exclusive":
+        return 1
+    if technique.bound == "none":
+        return None
+    if share is not None and 0.0 < share < 1.0:
+        return max(measured, math.floor(1.0 / share + 0.01))
+    if technique.bound == "slice":
+        slices = record.plan.get("slices")
+        return max(measured, slices if isinstance(slices, int) else 0)
+    return None
+
+
+def _uneven(points: Sequence[Point]) -> tuple[Notice, ...]:
+    worst = [
+        (100.0 * (run.worst_mean_ms / run.mean_ms - 1.0), point.tenants)
+        for point in points
+        for run in point.runs
+        if run.worst_mean_ms is not None
+    ]
+    percent, tenants = max(worst, default=(0.0, 0))
+    if percent <= UNEVEN_PERCENT:
+        return ()
+    text = f"tenants were not served alike: of {tenants}, the worst one's mean was {percent:.0f} % above all tenants'"
+    return (Notice("uneven-tenants", text, percent),)
+
+
+def _changing_cap(technique: Technique, several: bool) -> tuple[Notice, ...]:
+    if technique.bound != "cap" or not several:
+        return ()
+    return (Notice("changing-cap", "the cap differed between tenants or cells: the model mixes cap and contention"),)
+
+
+def _run(cell: SharedCell) -> Run:
+    for result in cell.results:
+        _refuse_nonsense(cell, f" of tenant {result.tenant}", {"inferences": result.inferences, **_latencies(result)})
+    _refuse_nonsense(cell, "", {"aggregate_per_s": cell.aggregate_per_s, **_latencies(cell)})
+    mean_ms = cell.mean_ms or _mean_ms(cell.results)
+    of_all = {name: getattr(cell, f"{name}_ms") for name in PERCENTILES}
+    percentiles = {name: value for name, value in of_all.items() if value is not None}
+    if cell.mean_ms is None:
+        percentiles = _typical_percentiles(cell.results, mean_ms)
+    return Run(mean_ms, percentiles, cell.aggregate_per_s, max(result.mean_ms for result in cell.results))
+
+
+def _mean_ms(results: Sequence[TenantResult]) -> float:
+    """Return all time over all inferences, as the users' own query counts; a fast tenant makes more of them."""
+    return sum(result.mean_ms * result.inferences for result in results) / sum(result.inferences for result in results)
+
+
+def _typical_percentiles(results: Sequence[TenantResult], mean_ms: float) -> dict[str, float]:
+    """Return percentiles of a document that has only those of single tenants: their usual ratio to the mean."""
+    found = {}
+    for name in PERCENTILES:
+        values = [getattr(result, f"{name}_ms") for result in results]
+        if all(value is not None for value in values):
+            logs = [math.log(value / result.mean_ms) for value, result in zip(values, results, strict=True)]
+            found[name] = mean_ms * math.exp(sum(logs) / len(logs))
+    return found
+
+
+def _latencies(figures: SharedCell | TenantResult) -> dict[str, float | None]:
+    return {name: getattr(figures, name) for name in ("mean_ms", *(f"{each}_ms" for each in PERCENTILES))}
+
+
+def _refuse_nonsense(cell: SharedCell, whose: str, figures: Mapping[str, float | None]) -> None:
+    for name, value in figures.items():
+        if value is not None and not (math.isfinite(value) and value > 0.0):
+            raise ResultsError(
+                f"{name}{whose} is {value:g} in a cell that is called valid",
+                where=printable(cell.cell),
+                next_step="measure this cell again",
+            )

@@ -1,0 +1,70 @@
+"""What is asked for: latency targets, a rate for each tenant, a price of the device."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from gputax.errors import UsageError, unknown_name
+
+PERCENTILES = ("p50", "p90", "p99")
+STATISTICS = ("mean", *PERCENTILES)
+_UNITS_MS = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3}
+_EXAMPLE = "e.g. --slo p99=50ms"
+
+
+@dataclass(frozen=True)
+class Target:
+    """At most so many milliseconds, of the mean or of a percentile."""
+
+    statistic: str
+    at_most_ms: float
+
+    def __str__(self) -> str:
+        return f"{self.statistic} ≤ {self.at_most_ms:g} ms"
+
+
+@dataclass(frozen=True)
+class Question:
+    """All that a technique must hold, and what the device costs."""
+
+    targets: tuple[Target, ...]
+    rate_per_s: float | None = None
+    """Inferences per second that each tenant needs; None: as many as it gets."""
+    price_per_h: float | None = None
+    currency: str = ""
+    up_to: int | None = None
+    """The most tenants to look at; None: twice what was measured."""
+
+    def __str__(self) -> str:
+        words = [str(target) for target in self.targets]
+        if self.rate_per_s is not None:
+            words.append(f"at least {self.rate_per_s:g} inferences/s for each tenant")
+        return " and ".join(words)
+
+
+def parse_target(text: str) -> Target:
+    """Parse `p99=50ms`, `mean=0.2s` or `p50=800us`."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise UsageError(f"--slo {text!r} is no target", next_step=_EXAMPLE)
+    if name not in STATISTICS:
+        raise unknown_name("statistic", name, STATISTICS)
+    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(us|µs|ms|s)", value)
+    if not found:
+        raise UsageError(f"--slo {text!r}: {value!r} is no time with a unit (us, ms, s)", next_step=_EXAMPLE)
+    at_most_ms = float(found[1]) * _UNITS_MS[found[2]]
+    if not 0.0 < at_most_ms < math.inf:
+        raise UsageError(f"--slo {text!r}: the target must be above zero", next_step=_EXAMPLE)
+    return Target(name, at_most_ms)
+
+
+def parse_targets(texts: tuple[str, ...]) -> tuple[Target, ...]:
+    """Parse all; each statistic may come once."""
+    targets = tuple(parse_target(part) for text in texts for part in text.split(","))
+    names = [target.statistic for target in targets]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--slo names {name} twice", next_step="keep the stricter one")
+    return targets

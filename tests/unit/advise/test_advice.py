@@ -1,0 +1,230 @@
+"""Which technique and how many tenants: yes only where the whole interval holds, and doubt is spelled out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gputax.advise.advice import Advice, advise
+from gputax.advise.document import ADVICE_SCHEMA_VERSION, advice_data
+from gputax.advise.sources import published_table
+from gputax.advise.table import from_record
+from gputax.advise.targets import Question, parse_targets
+from gputax.advise.wording import answer, model_lines, notes
+from gputax.errors import ResultsError, UsageError
+from gputax.results.sharing import SharedCell
+from tests.unit.advise.records import cell, cells, contention, partition, record, turns
+
+
+def asked(*slo: str, **more: object) -> Question:
+    return Question(parse_targets(slo), **more)  # type: ignore[arg-type]
+
+
+def published(*slo: str, only: tuple[int, ...] = (), **more: object) -> Advice:
+    return advise(published_table("a100-nos"), asked(*slo, **more), only)
+
+
+def measured(found: list[SharedCell], *slo: str, device: str = "cpu", **more: object) -> Advice:
+    return advise(from_record(record(*found, device=device)), asked(*slo, **more))
+
+
+def verdicts(advice: Advice, technique: str) -> dict[int, str]:
+    return {row.tenants: row.meets for row in advice.rows if row.technique == technique}
+
+
+def test_the_most_tenants_win_and_every_row_says_what_it_rests_on() -> None:
+    advice = published("mean=200ms")
+    best = advice.best()
+    assert best is not None
+    assert (best.technique, best.tenants, best.basis) == ("mps", 3, "measured")
+    bases = {row.tenants: row.basis for row in advice.rows if row.technique == "time-slicing"}
+    assert [count for count, basis in bases.items() if basis == "measured"] == [1, 3, 5, 7]
+    assert [count for count, basis in bases.items() if basis == "interpolated"] == [2, 4, 6]
+    assert [count for count, basis in bases.items() if basis == "extrapolated"] == list(range(8, 15))
+    assert max(row.tenants for row in advice.rows if row.technique == "mig") == 7, "there are 7 slices"
+
+
+def test_yes_needs_the_upper_bound_and_no_the_lower_one() -> None:
+    advice = published("mean=200ms")
+    row = next(row for row in advice.rows if (row.technique, row.tenants) == ("mps", 4))
+    (figure,) = row.figures
+    assert figure.low is not None
+    assert figure.high is not None
+    assert figure.low < 200.0 < figure.high
+    assert row.meets == "unsure"
+    assert verdicts(advice, "mps")[3] == "yes"
+    assert verdicts(advice, "mps")[5] == "no"
+
+
+def test_cost_and_throughput_of_the_published_table() -> None:
+    advice = published("mean=330ms", price_per_h=3.6, currency="USD")
+    best = advice.best(measured=True)
+    assert best is not None
+    assert best.technique == "mps"
+    assert best.tenants == 7
+    assert best.aggregate_per_s[0] == pytest.approx(7 / 0.3198, rel=0.01)
+    assert best.cost_per_million == pytest.approx(3.6 / 3600 / (7 / 0.3198) * 1e6, rel=0.01)
+    assert "USD per million inferences" in answer(advice)
+
+
+def test_a_rate_of_each_tenant_is_a_target_too_and_sets_what_is_paid_for() -> None:
+    advice = published("mean=400ms", rate_per_s=2.85, price_per_h=3.6)
+    assert verdicts(advice, "mps")[7] == "yes"
+    assert verdicts(advice, "mps")[9] == "no"
+    best = advice.best()
+    assert best is not None
+    assert best.cost_per_million == pytest.approx(3.6 / 3600 / (best.tenants * 2.85) * 1e6)
+    assert advise(published_table("a100-nos"), asked(rate_per_s=2.0)).meets == "yes"
+
+
+def test_an_extrapolated_answer_says_so_and_names_the_best_given_one() -> None:
+    advice = published("mean=400ms")
+    best = advice.best()
+    assert best is not None
+    assert best.basis == "extrapolated"
+    assert answer(advice).startswith("MPS with 8 tenants (extrapolated) meets mean ≤ 400 ms")
+    assert "Of what was published: MPS with 7 tenants" in answer(advice)
+
+
+def test_the_cheapest_is_named_where_it_is_another_one() -> None:
+    found = [*cells("time-slicing", turns()), *cells("mps", contention(30.0, 0.1), tenants=(1, 3))]
+    text = answer(measured(found, "mean=60ms", device="cuda"))
+    assert text.startswith("Time-slicing with 5 tenants")
+    assert "Cheapest per inference: Time-slicing with 1 tenant" in text or "Cheapest per inference: MPS" in text
+
+
+def test_nothing_meets_it() -> None:
+    advice = published("mean=50ms")
+    assert advice.meets == "no"
+    assert advice.best() is None
+    assert "Nothing meets mean ≤ 50 ms. Nearest: MPS with 1 tenant" in answer(advice)
+
+
+def test_without_an_interval_nothing_is_sure() -> None:
+    advice = published("mean=300ms", only=(1, 3))
+    assert advice.meets == "unsure"
+    assert set(verdicts(advice, "mps").values()) == {"unsure"}
+    assert "Unsure: nothing surely meets mean ≤ 300 ms" in answer(advice)
+
+
+def test_percentiles_that_the_source_does_not_have_are_refused() -> None:
+    with pytest.raises(UsageError, match="means only: nothing can be said of p99") as raised:
+        published("p99=50ms")
+    assert "--slo mean=" in raised.value.next_step
+    with pytest.raises(ResultsError, match="no run had enough samples for p99") as raised_too:
+        measured(cells("mps", contention(), tail=None), "p99=50ms")
+    assert "longer --window" in raised_too.value.next_step
+
+
+def test_a_percentile_is_predicted_by_its_ratio() -> None:
+    advice = measured(cells("mps", contention(), tail=1.5), "p99=40ms", device="cuda")
+    rows = {row.tenants: row.figures[0] for row in advice.rows}
+    for tenants in (1, 4, 7):
+        assert rows[tenants].value == pytest.approx(1.5 * contention()(tenants), rel=0.03)
+        assert (rows[tenants].high or 0) / rows[tenants].value > 1.035, "the ratio's spread is in the interval"
+    assert rows[3].measured == pytest.approx(1.5 * 18, rel=0.03)
+    assert rows[4].measured is None
+    assert verdicts(advice, "mps")[4] == "yes"
+    assert verdicts(advice, "mps")[7] == "no"
+
+
+def test_all_targets_must_hold() -> None:
+    found = cells("mps", contention(), tail=1.5)
+    assert verdicts(measured(found, "mean=1s", "p99=40ms"), "mps")[7] == "no"
+    assert verdicts(measured(found, "mean=1s", "p99=1s"), "mps")[7] == "yes"
+
+
+def test_a_technique_that_cannot_be_modelled_does_not_hide_the_others() -> None:
+    advice = measured([*cells("mps", contention()), cell("mig", 7, 1, 40.0)], "mean=30ms")
+    assert [each.model.technique.name for each in advice.considered] == ["mps"]
+    assert any("No model of MIG" in line and "gputax share --tech mig" in line for line in notes(advice))
+
+
+def test_nothing_to_model_is_an_error_with_the_next_command() -> None:
+    with pytest.raises(ResultsError, match="no valid cell"):
+        measured([cell("mps", 1, 1, 10.0, valid=False)], "mean=30ms")
+    with pytest.raises(ResultsError, match="no technique can be modelled") as raised:
+        measured([cell("mps", 3, 1, 10.0)], "mean=30ms")
+    assert raised.value.next_step == "gputax share --tech mps --tenants 1,3,5,7"
+
+
+def test_an_unchecked_form_is_believed_at_measured_numbers_only() -> None:
+    advice = measured(cells("time-slicing", turns(), tenants=(1, 3)), "mean=100ms", device="cuda")
+    assert verdicts(advice, "time-slicing") == {1: "yes", 2: "unsure", 3: "yes", 4: "unsure", 5: "unsure", 6: "unsure"}
+    assert all("not confirmed" in row.why_unsure for row in advice.rows if row.meets == "unsure")
+
+
+def test_a_trend_in_the_percentile_is_not_carried_beyond_the_measured() -> None:
+    growing = [
+        cell("mps", count, run, contention()(count), tail=1.2 + 0.02 * count + run / 1000)
+        for count in (1, 3, 5, 7)
+        for run in (1, 2, 3)
+    ]
+    advice = measured(growing, "p99=10s", device="cuda")
+    assert verdicts(advice, "mps")[7] == "yes"
+    assert verdicts(advice, "mps")[8] == "unsure"
+
+
+def test_more_than_twice_the_measured_is_never_a_yes() -> None:
+    advice = measured(cells("mps", contention()), "mean=10s", device="cuda", up_to=20)
+    assert verdicts(advice, "mps")[14] == "yes"
+    assert verdicts(advice, "mps")[15] == "unsure"
+
+
+def test_a_measured_miss_is_not_explained_away_by_the_model() -> None:
+    off = {6: 1.05}
+    found = [cell("mps", count, 1, contention()(count) * off.get(count, 1.0)) for count in range(1, 13)]
+    limit_ms = 1.045 * contention()(6)
+    advice = measured(found, f"mean={limit_ms}ms", device="cuda")
+    row = next(row for row in advice.rows if row.tenants == 6)
+    assert row.measured_ms == pytest.approx(1.05 * contention()(6))
+    assert (row.mean_ms[2] or 0) < limit_ms, "the model alone would say yes"
+    assert row.meets == "unsure"
+
+
+def test_numbers_without_a_gpu_keep_their_label_in_the_answer() -> None:
+    advice = measured(cells("cpu-shared", contention()), "mean=30ms")
+    assert answer(advice).endswith("this holds for the stand-in only, and says nothing of a GPU.")
+    assert "Claim: CPU number, not a GPU's." in notes(advice)
+    assert "stand-in" not in answer(measured(cells("mps", contention()), "mean=30ms", device="cuda"))
+
+
+def test_batches_are_in_the_throughput() -> None:
+    found = [
+        each.model_copy(update={"aggregate_per_s": 8 * each.aggregate_per_s}) for each in cells("mps", contention())
+    ]
+    advice = measured(found, "mean=1s")
+    row = next(row for row in advice.rows if row.tenants == 7)
+    assert row.aggregate_per_s[0] == pytest.approx(8 * 7 * 1000 / contention()(7), rel=0.02)
+    assert any("throughput is 8 x tenants" in line for line in notes(advice))
+
+
+def test_the_document_is_versioned_json_with_every_row() -> None:
+    advice = measured([*cells("mps", contention()), *cells("mig", partition())], "p99=40ms", price_per_h=2.0)
+    data = json.loads(json.dumps(advice_data(advice), allow_nan=False))
+    assert data["schema_version"] == ADVICE_SCHEMA_VERSION
+    assert data["kind"] == "advice"
+    assert data["answer"] == answer(advice)
+    assert [row["tenants"] for row in data["rows"] if row["technique"] == "mps"] == list(range(1, 15))
+    assert {model["form"] for model in data["models"]} == {"contention", "partition"}
+    for model in data["models"]:
+        for parameter in model["parameters"].values():
+            low, high = parameter["ci95"]
+            assert low < parameter["value"] < high
+
+
+def test_without_intervals_the_document_has_nulls_and_no_nan() -> None:
+    data = advice_data(published("mean=300ms", only=(1, 3)))
+    json.dumps(data, allow_nan=False)
+    assert data["rows"][0]["mean_ms"]["ci95"] is None
+    assert data["meets"] == "unsure"
+    assert data["models"][0]["held_out"][0]["tenants"] == 5
+
+
+def test_the_models_are_told_with_parameters_residuals_and_predictions() -> None:
+    (first, *_) = published("mean=300ms", only=(1, 3)).considered
+    text = "\n".join(model_lines(first))
+    assert "loss from switching 10.85 % (no interval)" in text
+    assert "5 tenants 488.6 ms for 489.0 (-0.1 %); 7 tenants 684.0 ms for 684.9 (-0.1 %)" in text
+    assert "nothing is left to check the form" in text
