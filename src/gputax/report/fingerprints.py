@@ -74,6 +74,11 @@ def _sides(sources: Sources, part: str) -> list[_Side]:
     ]
     for source in sources.comparisons:
         found += [_Side(side.label, side.device_label, _flat(getattr(side, part))) for side in source.comparison.sides]
+    if part == "fingerprint":  # what proves a technique has a table of its own, by technique
+        found += [
+            _Side(f"{source.record.place}, shared", source.record.device_label, _flat(source.record.fingerprint))
+            for source in sources.sharing
+        ]
     sides: list[_Side] = []
     for side in found:
         place = next((i for i, known in enumerate(sides) if known.agrees(side)), None)

@@ -56,6 +56,8 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
+    most_shown: int | None = None
+    """So many rows at most for people; programs get all of them, and a note says so."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -71,7 +73,7 @@ class Table:
         """The cells for people."""
         return tuple(
             tuple(cell for cell, column in zip(row, self.columns, strict=True) if not column.hidden)
-            for row in self.rows
+            for row in self.rows[: self.most_shown]
         )
 
 
@@ -97,6 +99,7 @@ class Section:
     name: str
     title: str
     intro: str = ""
+    """A paragraph per line."""
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
@@ -142,6 +145,8 @@ class Report:
     sources: tuple[str, ...]
     measured: str
     """When, as the results say; a report that is built again from the same files is the same."""
+    more_answers: tuple[Fact, ...] = ()
+    """To the other questions that the same results answer, each in one sentence."""
 
     @property
     def title(self) -> str:

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 from gputax.report import wording
 from gputax.report.grouping import run_labels
 from gputax.report.model import Fact
+from gputax.report.shared_points import cell_reasons, experiments_of, neighbour_reason, technique_title
 from gputax.report.sources import ComparisonSource, RunSource, Sources
 from gputax.results.comparison import Resolution
 from gputax.results.record import Benchmark, WarningRecord
+from gputax.results.sharing import NeighbourRow, SharingRecord
 
 # The tables explain their own dashes.
 EXPLAINED_BY_TABLES = ("too-few-samples",)
@@ -29,7 +31,7 @@ def facts_of(sources: Sources) -> tuple[Fact, ...]:
         not metric.paired for each in sources.comparisons for metric in each.comparison.metrics
     ):
         facts.append(Fact(UNPAIRED))
-    if sources.runs and not sources.comparisons:
+    if sources.runs and not sources.comparisons and not sources.sharing:
         facts.append(Fact(NOTHING_COMPARED))
     return tuple(dict.fromkeys(facts))
 
@@ -61,6 +63,9 @@ def warnings_of(sources: Sources) -> tuple[Fact, ...]:
     for source in sources.comparisons:
         for place, fact in _comparison_warnings(source):
             places.setdefault(fact, []).append(place)
+    for experiment in experiments_of(sources.sharing):
+        for fact in _sharing_warnings(experiment.record):
+            places.setdefault(fact, []).append(experiment.title)
     return tuple(
         Fact(f"{wording.joined(list(dict.fromkeys(where)))}: {fact.text}", fact.tone) for fact, where in places.items()
     )
@@ -86,12 +91,15 @@ def _run_warnings(run: RunSource) -> list[Fact]:
 
 
 def _cell_warnings(benchmarks: Sequence[Benchmark]) -> list[Fact]:
+    return _worst_of_each((benchmark.cell, warning) for benchmark in benchmarks for warning in benchmark.warnings)
+
+
+def _worst_of_each(remarks: Iterable[tuple[str, WarningRecord]]) -> list[Fact]:
     """Return one line per kind of warning: its worst case, and how many cells share it."""
     by_code: dict[str, list[tuple[float, str, str]]] = {}
-    for benchmark in benchmarks:
-        for warning in benchmark.warnings:
-            size = abs(wording.finite(warning.value) or 0.0)
-            by_code.setdefault(warning.code, []).append((size, warning.text, benchmark.cell))
+    for place, warning in remarks:
+        size = abs(wording.finite(warning.value) or 0.0)
+        by_code.setdefault(warning.code, []).append((size, warning.text, place))
     lines = []
     for code, cases in by_code.items():
         if code in EXPLAINED_BY_TABLES:
@@ -116,6 +124,38 @@ def _comparison_warnings(source: ComparisonSource) -> list[tuple[str, Fact]]:
     return found
 
 
+def _sharing_warnings(record: SharingRecord) -> list[Fact]:
+    """Return what does not count and why, each reason once, then what else was remarked."""
+    found = []
+    if not record.complete:
+        done, planned = len(record.cells), len(record.cells_planned)
+        found.append(Fact(f"unfinished, {done} of {planned} cells are measured.", "fail"))
+    found += [Fact(f"{failure.cell} failed: {failure.what}", "fail") for failure in record.failures]
+    reasons: dict[str, list[str]] = {}
+    for cell in record.cells:
+        for reason in cell_reasons(cell):
+            reasons.setdefault(reason, []).append(cell.cell)
+    for row in record.neighbours:
+        if not row.valid:
+            reasons.setdefault(neighbour_reason(row), []).append(
+                f"{technique_title(row.technique)} beside {row.aggressor}"
+            )
+    found += [Fact(f"{wording.some(cells)} not valid: {reason}", "fail") for reason, cells in reasons.items()]
+    found += [
+        Fact(f"isolation is broken: {technique_title(row.technique)}, {row.check}: {row.text}", "fail")
+        for row in record.isolation
+        if row.passed is False
+    ]
+    found += [Fact(warning.text) for warning in record.warnings]
+    remarks = [(cell.cell, warning) for cell in record.cells if cell.valid for warning in cell.warnings]
+    remarks += [(_beside(row), warning) for row in record.neighbours if row.valid for warning in row.warnings]
+    return found + _worst_of_each(remarks)
+
+
+def _beside(row: NeighbourRow) -> str:
+    return f"{technique_title(row.technique)} beside {row.aggressor}"
+
+
 def _shown(warnings: Iterable[WarningRecord]) -> list[WarningRecord]:
     return [warning for warning in warnings if warning.code not in EXPLAINED_BY_TABLES]
 
@@ -124,7 +164,9 @@ def commands_of(sources: Sources) -> tuple[str, ...]:
     """Return how to measure it again, from the comparisons and the runs' records, and how to write this report."""
     commands = [_run_command(run) for run in sources.runs if run.record.benchmarks]
     commands += [source.comparison.command for source in sources.comparisons if source.comparison.command]
+    commands += [source.record.command for source in sources.sharing if source.record.command]
     places = [*(run.directory for run in sources.runs), *(source.path for source in sources.comparisons if source.path)]
+    places += [source.path for source in sources.sharing if source.path]
     commands += [shlex.join(["gputax", "report", *places])] if places else []
     return tuple(dict.fromkeys(commands))
 

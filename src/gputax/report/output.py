@@ -18,6 +18,7 @@ from gputax.report.model import Report
 from gputax.report.svg import charts_available, standalone_svg
 from gputax.results.comparison import COMPARISON_NAME
 from gputax.results.files import disk_error, write_text
+from gputax.results.sharing import SHARING_NAME
 from gputax.results.store import RECORD_NAME
 
 Format = Literal["html", "markdown", "json", "csv", "table"]
@@ -35,7 +36,7 @@ SUFFIXES: dict[str, Format] = {
 SIGNS = ('<meta name="generator" content="gputax ', MARKER, '"generator": "gputax ', ",".join(FIRST_COLUMNS) + ",")
 SIGN_BYTES = 2048
 # Results themselves are never replaced by a report, not even when asked to.
-RESULTS = (RECORD_NAME, COMPARISON_NAME, "environment.json", "events.jsonl", "telemetry.json")
+RESULTS = (RECORD_NAME, COMPARISON_NAME, SHARING_NAME, "environment.json", "events.jsonl", "telemetry.json")
 
 
 def format_of(path: Path) -> Format:

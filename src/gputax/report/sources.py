@@ -1,4 +1,4 @@
-"""Read what a report is made of: run directories and comparison documents, from disk alone."""
+"""Read what a report is made of: run directories, comparisons and sharing experiments, from disk alone."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from gputax.report.wording import plain
 from gputax.results.comparison import COMPARISON_NAME, COMPARISON_SCHEMA_VERSION, Comparison
 from gputax.results.reading import checked, read_json
 from gputax.results.record import Benchmark, RunRecord
+from gputax.results.sharing import SHARING_NAME, SHARING_SCHEMA_VERSION, SharingRecord
 from gputax.results.store import RECORD_NAME, read_record, read_samples
 
 # What a duet leaves beside its document: every latency of its first and of its second side.
 DUET_SAMPLES = ("samples-a.parquet", "samples-b.parquet")
+DOCUMENTS = (RECORD_NAME, COMPARISON_NAME, SHARING_NAME)
 Telemetry = dict[str, list[float | None]]
 Document = TypeVar("Document", bound=BaseModel)
 
@@ -48,19 +50,30 @@ class ComparisonSource:
 
 
 @dataclass(frozen=True)
+class SharingSource:
+    """One sharing document and where it lies."""
+
+    path: str
+    record: SharingRecord
+
+
+@dataclass(frozen=True)
 class Sources:
     """All that one report shows."""
 
     runs: tuple[RunSource, ...] = ()
     comparisons: tuple[ComparisonSource, ...] = ()
+    sharing: tuple[SharingSource, ...] = ()
 
 
 def read_sources(paths: Sequence[Path]) -> Sources:
-    """Read every place: a result directory, a directory of them, or one of their two documents."""
+    """Read every place: a result directory, a directory of them, or one of their documents."""
     documents = list(dict.fromkeys(document for path in paths for document in documents_of(path)))
+    shared = [path for path in documents if _is_sharing(path)]
     return Sources(
         tuple(read_run(path.parent) for path in documents if path.name == RECORD_NAME),
-        tuple(read_compared(path) for path in documents if path.name != RECORD_NAME),
+        tuple(read_compared(path) for path in documents if path.name != RECORD_NAME and path not in shared),
+        tuple(read_sharing(path) for path in shared),
     )
 
 
@@ -69,16 +82,14 @@ def documents_of(path: Path) -> list[Path]:
     if path.is_file():
         _refuse_other_files(path)
         return [path]
-    here = [path / name for name in (RECORD_NAME, COMPARISON_NAME) if (path / name).is_file()]
-    found = here or sorted(
-        each for name in (RECORD_NAME, COMPARISON_NAME) for each in path.glob(f"*/{name}") if each.is_file()
-    )
+    here = [path / name for name in DOCUMENTS if (path / name).is_file()]
+    found = here or sorted(each for name in DOCUMENTS for each in path.glob(f"*/{name}") if each.is_file())
     if not found:
         what = "no results here" if path.is_dir() else "no such directory"
         raise ResultsError(
             what,
             where=str(path),
-            next_step=f"name a directory that holds {RECORD_NAME} or {COMPARISON_NAME}; `gputax run` makes one",
+            next_step=f"name a directory that holds {' or '.join(DOCUMENTS)}; `gputax run` makes one",
         )
     return found
 
@@ -122,6 +133,20 @@ def read_comparison(path: Path) -> Comparison:
     return checked(Comparison, data, COMPARISON_SCHEMA_VERSION, "a comparison", str(path))
 
 
+def read_sharing(path: Path) -> SharingSource:
+    """Read a sharing document, or say why it cannot be one of ours."""
+    record = checked(SharingRecord, read_json(path), SHARING_SCHEMA_VERSION, "a sharing experiment", str(path))
+    return SharingSource(str(path), record)
+
+
+def _is_sharing(path: Path) -> bool:
+    """Whether the document is a sharing experiment: by its name, and under a name of the user's by what it says."""
+    if path.name in DOCUMENTS:
+        return path.name == SHARING_NAME
+    data = read_json(path)
+    return isinstance(data, dict) and data.get("kind") == "sharing"
+
+
 def cleaned(sources: Sources) -> Sources:
     """Return the sources with every text on one line and printable, whatever was in the files."""
     return Sources(
@@ -139,6 +164,7 @@ def cleaned(sources: Sources) -> Sources:
             ComparisonSource(plain(each.path), _clean_document(each.comparison), each.curves)
             for each in sources.comparisons
         ),
+        tuple(SharingSource(plain(each.path), _clean_document(each.record)) for each in sources.sharing),
     )
 
 
@@ -162,9 +188,9 @@ def _refuse_other_files(path: Path) -> None:
         begin = file.read(64).lstrip()
     if begin and path.suffix != ".json" and not begin.startswith(b"{"):
         raise ResultsError(
-            "neither a run record nor a comparison",
+            "neither a run record nor a comparison nor a sharing experiment",
             where=str(path),
-            next_step=f"name a directory that holds {RECORD_NAME} or {COMPARISON_NAME}; `gputax compare` reads texts "
+            next_step=f"name a directory that holds {' or '.join(DOCUMENTS)}; `gputax compare` reads texts "
             "and logs, and with --out DIR writes what a report is made of",
         )
 

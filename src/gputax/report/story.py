@@ -18,6 +18,7 @@ from gputax.report.comparison_sections import (
 from gputax.report.fingerprints import evidence_table, fingerprint_table
 from gputax.report.grouping import Measured, compared, measured_cells, pairs_of
 from gputax.report.model import Chart, Fact, Report, Section, Table
+from gputax.report.neighbour_tables import neighbours_table
 from gputax.report.notices import commands_of, facts_of, warnings_of
 from gputax.report.run_sections import (
     cells_section,
@@ -28,6 +29,18 @@ from gputax.report.run_sections import (
     throughput_section,
 )
 from gputax.report.run_tables import cells_table
+from gputax.report.shared_points import Experiment, experiments_of, techniques_of
+from gputax.report.sharing_answers import sharing_answers, sharing_question
+from gputax.report.sharing_cells import evidence_table as sharing_evidence
+from gputax.report.sharing_cells import plan_table
+from gputax.report.sharing_sections import (
+    answer_chart,
+    heat_maps,
+    neighbours_section,
+    sharing_section,
+    tenants_section,
+)
+from gputax.report.sharing_tables import answer_table as sharing_table
 from gputax.report.sources import ComparisonSource, Sources, cleaned
 from gputax.results.comparison import Comparison
 
@@ -42,33 +55,42 @@ def build_report(sources: Sources) -> Report:
     sources = cleaned(sources)
     rows = compared(sources.comparisons)
     cells = measured_cells(sources.runs)
+    shared = experiments_of(sources.sharing)
     pairs = pairs_of(rows)
     answers = [layer_answer(pair) for pair in pairs]
-    if not rows and not cells and not any(run.record.failures for run in sources.runs):
+    told = sharing_answers(shared, name_device=len(_devices(sources)) > 1)
+    if not rows and not cells and not told and not _failures(sources):
         raise ResultsError(
             "nothing was measured here, so there is nothing to report",
             where=", ".join(_places(sources)),
-            next_step="finish the run: the same `gputax run` command resumes",
+            next_step="finish the measurement: the same command resumes",
         )
-    table = answer_table(answers) if answers else _run_answer(sources, cells)
-    known = series_labels(cells, sources.comparisons)
+    table = answer_table(answers) if answers else _shared_answer(shared) if told else _run_answer(sources, cells)
+    answered_by = "" if table is None else table.name
+    known, techniques = series_labels(cells, sources.comparisons), techniques_of(shared)
     sections = (
         layers_section(rows),
-        None if table.name == "metrics" else metrics_section(pairs),
+        None if answered_by == "metrics" else metrics_section(pairs),
+        sharing_section(shared, techniques, answered=answered_by == "sharing_answer"),
+        neighbours_section(shared, answered=answered_by == "neighbours"),
         throughput_section(cells, known),
         latency_section(cells, sources.comparisons, known),
         pairs_section(sources.comparisons),
-        None if table.name == "cells" else cells_section(sources.runs, cells),
+        None if answered_by == "cells" else cells_section(sources.runs, cells),
+        tenants_section(shared),
         telemetry_section(sources.runs, cells),
-        _ground_section(sources),
+        _ground_section(sources, shared),
     )
+    sentences = [answer_sentence(answers)] if answers else []
+    sentences += told or ([] if answers else [_runs_sentence(sources, cells)])
     report = Report(
-        question=_question(sources, answers),
-        answer=answer_sentence(answers) if answers else _runs_sentence(sources, cells),
+        question=_question(sources, answers, shared if told else ()),
+        answer=sentences[0],
+        more_answers=tuple(sentences[1:]),
         facts=facts_of(sources),
         devices=_devices(sources),
         answer_table=table,
-        answer_charts=answer_charts(answers) if answers else (),
+        answer_charts=answer_charts(answers) if answers else _shared_charts(shared, techniques, answered_by),
         sections=tuple(section for section in sections if section is not None),
         warnings=warnings_of(sources),
         commands=commands_of(sources),
@@ -78,13 +100,38 @@ def build_report(sources: Sources) -> Report:
     return _with_names(report)
 
 
-def _question(sources: Sources, answers: Sequence[LayerAnswer]) -> str:
+def _question(sources: Sources, answers: Sequence[LayerAnswer], shared: Sequence[Experiment]) -> str:
     questions = list(dict.fromkeys(source.comparison.question for source in sources.comparisons))
-    if len(questions) == 1 and questions[0]:
-        return questions[0]
+    found = []
     if answers:
-        return "What does each layer cost?"
-    return "What was measured?"
+        found.append(questions[0] if len(questions) == 1 and questions[0] else "What does each layer cost?")
+    if shared:
+        found.append(sharing_question(shared))
+    return " ".join(found) or "What was measured?"
+
+
+def _failures(sources: Sources) -> bool:
+    """Whether something was tried and failed: that is worth a report too."""
+    return any(run.record.failures for run in sources.runs) or any(each.record.failures for each in sources.sharing)
+
+
+def _shared_answer(shared: Sequence[Experiment]) -> Table | None:
+    """Return the table of the only experiment; several have one each, further down, each with its device."""
+    if len(shared) != 1:
+        return None
+    if shared[0].points:
+        return sharing_table(shared[0])
+    return neighbours_table(shared[0]) if shared[0].record.neighbours else None
+
+
+def _shared_charts(shared: Sequence[Experiment], known: Sequence[str], answered_by: str) -> tuple[Chart, ...]:
+    """Return the charts that go with the answer's table."""
+    match answered_by:
+        case "sharing_answer":
+            return answer_chart(shared[0], known)
+        case "neighbours":
+            return heat_maps(shared[0])
+    return ()
 
 
 def _runs_sentence(sources: Sources, cells: Sequence[Measured]) -> Fact:
@@ -105,23 +152,32 @@ def _run_answer(sources: Sources, cells: Sequence[Measured]) -> Table:
 def _devices(sources: Sources) -> tuple[str, ...]:
     devices = [run.record.device_label for run in sources.runs if run.record.benchmarks]
     devices += [side.device_label for source in sources.comparisons for side in source.comparison.sides]
+    devices += [source.record.device_label for source in sources.sharing]
     return tuple(dict.fromkeys(devices))
 
 
-def _ground_section(sources: Sources) -> Section | None:
-    found = (settings_table(sources.comparisons), evidence_table(sources), fingerprint_table(sources))
+def _ground_section(sources: Sources, shared: Sequence[Experiment]) -> Section | None:
+    found = (
+        settings_table(sources.comparisons),
+        *(plan_table(each) for each in shared),
+        evidence_table(sources),
+        *(sharing_evidence(each) for each in shared),
+        fingerprint_table(sources),
+    )
     tables: tuple[Table, ...] = tuple(table for table in found if table is not None)
     return Section("ground", "Settings, evidence and fingerprints", tables=tables, folded=True) if tables else None
 
 
 def _places(sources: Sources) -> tuple[str, ...]:
     places = [*(run.directory for run in sources.runs), *(source.path for source in sources.comparisons)]
+    places += [source.path for source in sources.sharing]
     return tuple(place for place in places if place)
 
 
 def _measured(sources: Sources) -> str:
     stamps = [run.record.timestamp for run in sources.runs]
     stamps += [source.comparison.timestamp for source in sources.comparisons]
+    stamps += [source.record.timestamp for source in sources.sharing]
     stamps = list(dict.fromkeys(wording.moment(stamp) for stamp in sorted(stamps)))
     return stamps[0] if len(stamps) == 1 else f"{stamps[0]} to {stamps[-1]}"
 

@@ -86,6 +86,23 @@ def bounds_text(bounds: Bounds, unit: str, decimals: int = 2) -> str:
     return f"95 % CI {below} to {above}"
 
 
+def between(bounds: Bounds) -> str:
+    """Return e.g. `205.1 to 215.2` for the bounds of a value that has no sign; nothing where there are none."""
+    low, high = (None, None) if bounds is None else (finite(bounds[0]), finite(bounds[1]))
+    if low is None and high is None:
+        return ""
+    return f"{f'{MINUS}∞' if low is None else number(low)} to {'∞' if high is None else number(high)}"
+
+
+def measured(value: float | None, bounds: Bounds, unit: str) -> str:
+    """Return e.g. `210.3 ms (95 % CI 205.1 to 215.2)`."""
+    text = number(value)
+    if text == DASH:
+        return text
+    unit = f" {unit}" if unit else ""
+    return f"{text}{unit} (95 % CI {between(bounds)})" if between(bounds) else f"{text}{unit} (no interval)"
+
+
 def known_bounds(bounds: Bounds, unit: str) -> tuple[float | None, float | None]:
     """Return the bounds that say something: infinity, and a ratio of zero (-100 %), do not."""
     low, high = (None, None) if bounds is None else (finite(bounds[0]), finite(bounds[1]))
@@ -197,6 +214,11 @@ def joined(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def some(names: Sequence[str], most: int = 4) -> str:
+    """Return the first names, and how many more there are."""
+    return joined(names if len(names) <= most + 1 else [*names[:most], f"{len(names) - most} more"])
 
 
 def counted(count: int, noun: str) -> str:

@@ -17,6 +17,7 @@ SHORT_DETAIL = 10
 LONG_NUMBER = 12
 # Padding and the gap that the box leaves between columns.
 GAP = 3
+EDGES = 1
 STYLES: dict[Tone, str] = {
     "": "",
     "pass": "green",
@@ -32,7 +33,8 @@ def write_console(report: Report, stream: TextIO, *, answer_only: bool = False) 
     width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
     console.print(Text(report.title, style="bold"))
-    console.print(_line(report.answer))
+    for answer in (report.answer, *report.more_answers):
+        console.print(_line(answer))
     if report.answer_table is not None:
         write_table(report.answer_table, console)
     for fact in report.facts:
@@ -40,7 +42,8 @@ def write_console(report: Report, stream: TextIO, *, answer_only: bool = False) 
     if not answer_only:
         for section in report.sections:
             if not section.folded:
-                for table in section.tables:
+                behind_charts = [chart.table for chart in section.charts if chart.table is not None]
+                for table in (*behind_charts, *section.tables):
                     write_table(table, console)
                 for note in section.notes:
                     console.print(Text(note, style="dim"))
@@ -82,14 +85,15 @@ def _entry(cell: Cell, column: Column, broken: bool) -> str:
 
 def _width(table: Table, grid: list[list[str]], *, names_whole: bool) -> int:
     """Return the room that the table needs, with names on one line or broken at their spaces."""
-    total = 0
-    for i, column in enumerate(table.shown_columns):
-        texts = [_heading(column, broken=not names_whole), *(row[i] for row in grid)]
-        parts = [
-            part for text in texts for part in (text.split("\n") if names_whole or _solid(column) else text.split())
-        ]
-        total += max(len(part) for part in parts or [""]) + GAP
-    return total
+    columns = range(len(table.shown_columns))
+    return EDGES + sum(_column_width(table, grid, i, names_whole=names_whole) + GAP for i in columns)
+
+
+def _column_width(table: Table, grid: list[list[str]], i: int, *, names_whole: bool) -> int:
+    column = table.shown_columns[i]
+    texts = [_heading(column, broken=not names_whole), *(row[i] for row in grid)]
+    parts = [part for text in texts for part in (text.split("\n") if names_whole or _solid(column) else text.split())]
+    return max(len(part) for part in parts or [""])
 
 
 def _solid(column: Column) -> bool:
@@ -103,9 +107,14 @@ def _heading(column: Column, *, broken: bool) -> str:
 
 def _table(table: Table, grid: list[list[str]], *, broken: bool) -> RichTable:
     shown = RichTable(title=Text(table.title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for column in table.shown_columns:
+    for i, column in enumerate(table.shown_columns):
         shown.add_column(
-            Text(_heading(column, broken=broken)), justify=column.align, no_wrap=_solid(column), overflow="fold"
+            Text(_heading(column, broken=broken)),
+            justify=column.align,
+            no_wrap=_solid(column),
+            overflow="fold",
+            # Rich would take from a name, in the middle of a word, what another column does not need.
+            min_width=_column_width(table, grid, i, names_whole=False),
         )
     for row, texts in zip(table.shown_rows, grid, strict=True):
         shown.add_row(*(Text(text, style=STYLES[cell.tone]) for cell, text in zip(row, texts, strict=True)))

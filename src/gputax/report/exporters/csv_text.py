@@ -1,4 +1,4 @@
-"""Write the data tables as one CSV: a row per metric, layer or cell, numbers as numbers."""
+"""Write the data tables as one CSV: a row per metric, layer, cell or tenant, numbers as numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gputax.report.model import Cell, Report, Table, Value
 
 # One file that a spreadsheet and pandas read in one go: all columns of all tables, empty where a table has none.
-TABLES = ("metrics", "layers", "cells", "telemetry", "failures")
+TABLES = ("metrics", "layers", "sharing", "neighbours", "isolation", "cells", "tenants", "telemetry", "failures")
 FIRST_COLUMNS = ("gputax_table", "title")
 # A spreadsheet takes these for the beginning of a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -86,6 +86,7 @@ def _answer(report: Report) -> Markup:
         element("p", report.question, class_="question"),
         element("h1", _glued(report.answer.text)),
         element("p", pill, class_=f"verdict {_tone(tone)}") if pill else Markup(),
+        *(element("p", _glued(fact.text), class_=f"more {_tone(fact.tone)}".strip()) for fact in report.more_answers),
         element("ul", *(_fact(fact) for fact in report.facts), class_="facts") if report.facts else Markup(),
     )
     charts = _charts(report.answer_charts, small=False)
@@ -137,9 +138,7 @@ def _section(section: Section) -> Markup:
 
 def _captions(section: Section) -> list[str]:
     """Return what explains the charts of a section, each thing once."""
-    return list(
-        dict.fromkeys([*([section.intro] if section.intro else []), *(chart.caption for chart in section.charts)])
-    )
+    return list(dict.fromkeys([*section.intro.splitlines(), *(chart.caption for chart in section.charts)]))
 
 
 def _contents_of(section: Section) -> str:

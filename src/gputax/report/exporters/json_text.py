@@ -20,6 +20,7 @@ def json_text(report: Report) -> str:
         "schema_version": REPORT_SCHEMA_VERSION,
         "question": report.question,
         "answer": {"text": report.answer.text, "verdict": report.answer.tone or None},
+        "more_answers": [{"text": fact.text, "verdict": fact.tone or None} for fact in report.more_answers],
         "facts": [fact.text for fact in report.facts],
         "devices": list(report.devices),
         "measured": report.measured,

@@ -12,6 +12,8 @@ from gputax.report.wording import joined
 MARKER = "<!-- gputax report"
 # For the page and the CSV: a comment on a change is read by people who want the answer.
 LEFT_OUT = ("telemetry",)
+# Hundreds of rows: behind a click, as on the page.
+FOLDED = ("tenants",)
 SPECIAL = re.compile(r"([\\`*_\[\]#|~!$])")
 
 
@@ -21,14 +23,14 @@ def markdown_text(report: Report, chart_files: Mapping[str, str] | None = None) 
     parts = [
         f"{MARKER}, gputax {__version__}; `gputax report` writes it anew -->",
         f"# {escaped(report.question)}",
-        f"**{escaped(report.answer.text)}**",
+        *(f"**{escaped(answer.text)}**" for answer in (report.answer, *report.more_answers)),
     ]
     if report.devices:
         parts.append(f"Measured on {escaped(joined(report.devices))}, {escaped(report.measured)}.")
     if report.answer_table is not None:
         parts.append(_table(report.answer_table))
     parts += [escaped(fact.text) for fact in report.facts]
-    parts += [_image(chart, files[chart.name]) for chart in report.charts if chart.name in files]
+    parts += _images(report, files)
     if report.warnings:
         parts += ["## Warnings", "\n".join(f"- {escaped(warning.text)}" for warning in report.warnings)]
     for section in report.sections:
@@ -36,8 +38,11 @@ def markdown_text(report: Report, chart_files: Mapping[str, str] | None = None) 
             continue
         tables = [*(chart.table for chart in section.charts if chart.table is not None), *section.tables]
         if tables:
-            parts += [f"## {escaped(section.title)}", *(_table(table) for table in tables)]
-            parts += ["\n".join(f"- {escaped(note)}" for note in section.notes)] if section.notes else []
+            body = [*(escaped(line) for line in section.intro.splitlines()), *(_table(table) for table in tables)]
+            body += ["\n".join(f"- {escaped(note)}" for note in section.notes)] if section.notes else []
+            if section.name in FOLDED:
+                body = ["<details><summary>Show the tables</summary>", *body, "</details>"]
+            parts += [f"## {escaped(section.title)}", *body]
     parts += ["## How to reproduce", _commands(report)]
     return "\n\n".join(parts) + "\n"
 
@@ -71,8 +76,16 @@ def _cell(cell: Cell) -> str:
     return f"{text}: {escaped(cell.detail)}" if cell.detail else text
 
 
-def _image(chart: Chart, file: str) -> str:
-    return f"![{escaped(chart.title)}]({file})\n\n{escaped(chart.caption)}"
+def _images(report: Report, files: Mapping[str, str]) -> list[str]:
+    """Return the charts, and below the last of those that share a caption what it explains."""
+    drawn: dict[str, list[Chart]] = {}
+    for chart in report.charts:
+        if chart.name in files:
+            drawn.setdefault(chart.caption, []).append(chart)
+    parts = []
+    for caption, charts in drawn.items():
+        parts += [f"![{escaped(chart.title)}]({files[chart.name]})" for chart in charts] + [escaped(caption)]
+    return parts
 
 
 def _commands(report: Report) -> str:

@@ -1,0 +1,105 @@
+"""Tables of neighbours: who slows a measured tenant by how much, and which promises of isolation held; pure."""
+
+from __future__ import annotations
+
+from gputax.report import wording
+from gputax.report.model import Cell, Column, Table, text_cell
+from gputax.report.shared_points import Experiment, is_stand_in, neighbour_reason, technique_title
+from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, slowed
+from gputax.results.sharing import IsolationRow, NeighbourRow, SharedFigure
+
+NEIGHBOUR_COLUMNS = (
+    Column("technique", "technique"),
+    Column("aggressor", "neighbour"),
+    Column("victim", "measured tenant"),
+    Column("slowdown_percent", "slowdown", align="right", interval=True),
+    Column("p99_slowdown_percent", "of p99", align="right", interval=True),
+    Column("alone", "alone", "ms", "right"),
+    Column("beside", "beside it", "ms", "right"),
+    Column("pairs", "pairs", align="right"),
+    Column("errors", "errors", align="right"),
+    Column("valid", "valid", hidden=True),
+    Column("stand_in", "stand-in", hidden=True),
+    Column("reason", "reason", hidden=True),
+    Column("device", "device", hidden=True),
+    Column("directory", "document", hidden=True),
+)
+ISOLATION_COLUMNS = (
+    Column("technique", "technique"),
+    Column("check", "promise"),
+    Column("verdict", "result"),
+    Column("text", "what happened"),
+    Column("stand_in", "stand-in", hidden=True),
+    Column("device", "device", hidden=True),
+    Column("directory", "document", hidden=True),
+)
+SLOWDOWN_NOTE = "Slowdown of the measured tenant's mean latency, in pairs of alone and beside; positive is slower."
+NOT_TRIED = "not tried"
+
+
+def neighbours_table(experiment: Experiment, victim: str | None = None) -> Table:
+    """Return a measured tenant, or all of them, beside every kind of neighbour."""
+    chosen = [row for row in experiment.record.neighbours if victim in (None, row.victim)]
+    rows = tuple(_neighbour_row(experiment, row) for row in chosen)
+    title = experiment.titled("a tenant beside a neighbour")
+    return Table("neighbours", title, NEIGHBOUR_COLUMNS, rows, (SLOWDOWN_NOTE,))
+
+
+def _neighbour_row(experiment: Experiment, row: NeighbourRow) -> tuple[Cell, ...]:
+    reason = neighbour_reason(row)
+    shown = (_slowdown(row.slowdown_percent), _slowdown(row.p99_slowdown_percent))
+    alone, beside = row.alone_ms, row.beside_ms
+    figures = (Cell(wording.number(alone), wording.finite(alone)), Cell(wording.number(beside), wording.finite(beside)))
+    if not row.valid:
+        shown = (Cell("invalid", detail=reason, tone="fail"), Cell(wording.DASH))
+        figures = (Cell(wording.DASH), Cell(wording.DASH))
+    return (
+        Cell(technique_title(row.technique), row.technique),
+        text_cell(row.aggressor),
+        text_cell(row.victim),
+        *shown,
+        *figures,
+        Cell(f"{row.pairs:,}", row.pairs),
+        Cell(f"{row.errors:,}", row.errors, tone="fail" if row.errors else ""),
+        Cell("", row.valid),
+        Cell("", is_stand_in(row.technique)),
+        text_cell(reason),
+        text_cell(experiment.device),
+        text_cell(experiment.path),
+    )
+
+
+def _slowdown(figure: SharedFigure | None) -> Cell:
+    if figure is None:
+        return Cell(wording.DASH)
+    none = slowed(figure) is False and wording.finite(figure.value) is not None
+    return Cell(
+        wording.overhead(figure.value, figure.ci95, "%"),
+        wording.finite(figure.value),
+        *wording.known_bounds(figure.ci95, "%"),
+        detail=f"{NOT_DISTINGUISHABLE} from none" if none else "",
+    )
+
+
+def isolation_table(experiment: Experiment) -> Table | None:
+    """Return every promise of isolation with pass, fail or not tried, in words."""
+    rows = tuple(
+        (
+            Cell(technique_title(row.technique), row.technique),
+            text_cell(row.check),
+            _result(row),
+            text_cell(row.text),
+            Cell("", is_stand_in(row.technique)),
+            text_cell(experiment.device),
+            text_cell(experiment.path),
+        )
+        for row in experiment.record.isolation
+    )
+    return Table("isolation", experiment.titled("isolation"), ISOLATION_COLUMNS, rows) if rows else None
+
+
+def _result(row: IsolationRow) -> Cell:
+    if row.passed is None:
+        return Cell(f"{wording.DASH} {NOT_TRIED}", NOT_TRIED, tone="muted")
+    return Cell(wording.marked("pass" if row.passed else "fail"), "pass" if row.passed else "fail",
+                tone="pass" if row.passed else "fail")  # fmt: skip

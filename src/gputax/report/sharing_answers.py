@@ -1,0 +1,162 @@
+"""The answer of a sharing experiment: who keeps latency lowest at the most tenants, and who disturbs most; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputax.report import wording
+from gputax.report.model import Fact
+from gputax.report.shared_points import Experiment, Point, technique_title
+from gputax.results.sharing import NeighbourRow, SharedFigure, SharedRow
+
+LOWEST = "lowest"
+HIGHER = "higher"
+NOT_DISTINGUISHABLE = "not distinguishable"
+NO_INTERVAL = "no interval"
+
+SHARING_QUESTION = "What does a tenant get when the device is shared?"
+NEIGHBOURS_QUESTION = "What does a neighbour cost a tenant?"
+
+
+def sharing_question(experiments: Sequence[Experiment]) -> str:
+    """Return the question that the experiments answer."""
+    return SHARING_QUESTION if any(each.points for each in experiments) else NEIGHBOURS_QUESTION
+
+
+def sharing_answers(experiments: Sequence[Experiment], *, name_device: bool) -> list[Fact]:
+    """Return a sentence for each experiment, and one more where it measured neighbours.
+
+    The device is named where the report has several (else its title does), the place where there are more experiments.
+    """
+    found = []
+    for each in experiments:
+        place = each.title if len(experiments) > 1 else each.record.workload
+        told = [_sharing(each, place)] if each.points else []
+        if each.record.neighbours or each.record.isolation:
+            told.append(_neighbours(each, place))
+        if each.record.failures and not told:
+            told.append(Fact(f"{place}: nothing could be measured: {each.record.failures[0].what}", "fail"))
+        found += [Fact(f"On {each.device}, {fact.text}", fact.tone) if name_device else fact for fact in told]
+    return found
+
+
+def at_most_tenants(experiment: Experiment) -> tuple[Point, ...]:
+    """Return the points at the largest number of tenants that has a figure, or that was tried at all."""
+    tried = [point.tenants for point, _ in experiment.measured] or [point.tenants for point in experiment.points]
+    return tuple(point for point in experiment.points if point.tenants == max(tried, default=0))
+
+
+def ranked(points: Sequence[Point]) -> list[tuple[Point, SharedRow, str]]:
+    """Return the points with figures by mean latency, each with its standing against the lowest."""
+    known = [(point, point.row) for point in points if point.row is not None]
+    known.sort(key=lambda each: each[1].mean_ms.value or 0.0)
+    return [
+        (point, row, LOWEST if i == 0 else standing(row.mean_ms, known[0][1].mean_ms))
+        for i, (point, row) in enumerate(known)
+    ]
+
+
+def standing(figure: SharedFigure, lowest: SharedFigure) -> str:
+    """Return whether a mean is told from the lowest one: not where their intervals overlap or are missing."""
+    own, other = figure.ci95, lowest.ci95
+    if own is None or other is None or own == (None, None) or other == (None, None):
+        return NO_INTERVAL
+    low, high = wording.finite(own[0]), wording.finite(other[1])
+    return HIGHER if low is not None and high is not None and low > high else NOT_DISTINGUISHABLE
+
+
+def _sharing(experiment: Experiment, place: str) -> Fact:
+    points = at_most_tenants(experiment)
+    order = ranked(points)
+    missing = [point.label for point in points if point.row is None]
+    if not order:
+        return Fact(f"{place}: no technique has a valid figure ({wording.joined(missing)}).", "fail")
+    tenants = wording.counted(points[0].tenants, "tenant")
+    lost = f"; {wording.joined(missing)} {'has' if len(missing) == 1 else 'have'} no valid figure" if missing else ""
+    most = max(point.tenants for point in experiment.points)
+    if most > points[0].tenants:
+        lost += f"; with {most} tenants no technique has a valid figure"
+    return Fact(f"{tenants} of {place}: {_compared(order)}{lost}.")
+
+
+def _compared(order: Sequence[tuple[Point, SharedRow, str]]) -> str:
+    point, row, _ = order[0]
+    best = _named(point, row)
+    figure = wording.measured(row.mean_ms.value, row.mean_ms.ci95, "ms")
+    if len(order) == 1:
+        return f"{best} has a mean latency of {figure}{_growth(row)}"
+    same = [_short(each, other) for each, other, how in order[1:] if how == NOT_DISTINGUISHABLE]
+    higher = [_short(each, other) for each, other, how in order[1:] if how == HIGHER]
+    unknown = [_short(each, other) for each, other, how in order[1:] if how == NO_INTERVAL]
+    parts = [f"{best} has the lowest mean latency, {figure}{'' if same or unknown else _growth(row)}"]
+    if same:
+        parts.append(f"{wording.joined(same)} {'is' if len(same) == 1 else 'are'} {NOT_DISTINGUISHABLE} from it")
+    if higher:
+        parts.append(f"{wording.joined(higher)} {'is' if len(higher) == 1 else 'are'} slower")
+    if unknown:
+        parts.append(f"{wording.joined(unknown)} cannot be ranked: there is no interval")
+    return "; ".join(parts)
+
+
+def _named(point: Point, row: SharedRow) -> str:
+    """Return the technique with what it entitles each tenant to, in one pair of brackets."""
+    if not row.entitlement:
+        return point.label
+    if point.label.endswith(")"):
+        return f"{point.label[:-1]}, each tenant {row.entitlement})"
+    return f"{point.label} (each tenant {row.entitlement})"
+
+
+def _short(point: Point, row: SharedRow) -> str:
+    return f"{_named(point, row)} with {wording.number(row.mean_ms.value)} ms"
+
+
+def _growth(row: SharedRow) -> str:
+    """Return how it compares with one tenant, where there are more."""
+    value = wording.finite(row.slowdown.value)
+    return "" if value is None or row.tenants == 1 else f", {wording.number(value)} times that of one tenant"
+
+
+def _neighbours(experiment: Experiment, place: str) -> Fact:
+    record = experiment.record
+    rows = [row for row in record.neighbours if row.valid and wording.finite(row.slowdown_percent.value) is not None]
+    techniques = dict.fromkeys(row.technique for row in rows)
+    worst = [_worst([row for row in rows if row.technique == name]) for name in techniques]
+    parts = [f"slowed most {wording.joined(worst)}"] if worst else []
+    if record.neighbours and not rows:
+        parts.append("no valid figure")
+    text, failed = _isolation(experiment)
+    parts += [text] if text else []
+    broken = failed or (record.neighbours and not rows)
+    return Fact(f"{place} beside a neighbour: {'; '.join(parts)}.", "fail" if broken else "")
+
+
+def _worst(rows: Sequence[NeighbourRow]) -> str:
+    worst = max(rows, key=lambda row: row.slowdown_percent.value or 0.0)
+    cost = wording.overhead(worst.slowdown_percent.value, worst.slowdown_percent.ci95, "%")
+    none = _none(worst.slowdown_percent)
+    return f"by {worst.aggressor} under {technique_title(worst.technique)}, {cost}{none}"
+
+
+def _none(figure: SharedFigure) -> str:
+    return "" if slowed(figure) is not False else f", {NOT_DISTINGUISHABLE} from none"
+
+
+def slowed(figure: SharedFigure) -> bool | None:
+    """Whether the interval excludes no slowdown at all; None where there is none."""
+    low, high = wording.known_bounds(figure.ci95, "%")
+    if low is None and high is None:
+        return None
+    return (low is not None and low > 0.0) or (high is not None and high < 0.0)
+
+
+def _isolation(experiment: Experiment) -> tuple[str, int]:
+    """Return what became of the promises of isolation, and how many were broken."""
+    told = [row.passed for row in experiment.record.isolation]
+    tried, failed = [passed for passed in told if passed is not None], told.count(False)
+    if not told:
+        return "", 0
+    untried = f", {len(told) - len(tried)} not tried" if len(tried) < len(told) else ""
+    if failed:
+        return f"isolation is broken in {failed} of {wording.counted(len(tried), 'check')}{untried}", failed
+    return (f"isolation held in {wording.counted(len(tried), 'check')}{untried}" if tried else "isolation not tried"), 0

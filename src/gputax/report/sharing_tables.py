@@ -1,0 +1,245 @@
+"""Tables of a sharing experiment: the answer, the figures behind each chart, and the users' own table; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gputax.report import wording
+from gputax.report.model import Cell, Column, Table, text_cell
+from gputax.report.shared_points import Experiment, Point, is_stand_in
+from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, at_most_tenants, ranked
+from gputax.results.sharing import SharedFigure, SharedRow
+
+TECHNIQUE = Column("technique", "technique")
+TENANTS = Column("tenants", "tenants", align="right")
+ENTITLEMENT = Column("entitlement", "each may use")
+REPEATS = Column("repeats", "repeats", align="right")
+MEAN = Column("mean", "mean", "ms", "right", interval=True)
+P50 = Column("p50", "p50", "ms", "right", interval=True)
+P90 = Column("p90", "p90", "ms", "right", interval=True)
+P99 = Column("p99", "p99", "ms", "right", interval=True)
+WORST = Column("worst_tenant_mean", "slowest tenant's mean", "ms", "right", interval=True)
+SLOWDOWN = Column("slowdown", "slowdown", "×", "right", interval=True)
+AGGREGATE = Column("aggregate", "all tenants together", "inferences/s", "right", interval=True)
+JAIN = Column("jain", "fairness, Jain", align="right", interval=True)
+FIGURES: dict[str, Callable[[SharedRow], SharedFigure]] = {
+    "mean": lambda row: row.mean_ms,
+    "p50": lambda row: row.p50_ms,
+    "p90": lambda row: row.p90_ms,
+    "p99": lambda row: row.p99_ms,
+    "worst_tenant_mean": lambda row: row.worst_tenant_mean_ms,
+    "slowdown": lambda row: row.slowdown,
+    "aggregate": lambda row: row.aggregate_per_s,
+    "jain": lambda row: row.jain,
+}
+# For programs: where each row is from, what it is worth, and the share as a number.
+ORIGIN = (
+    Column("stand_in", "stand-in", hidden=True),
+    Column("reason", "reason", hidden=True),
+    Column("entitlement_share", "share", hidden=True),
+    Column("workload", "workload", hidden=True),
+    Column("place", "place", hidden=True),
+    Column("device", "device", hidden=True),
+    Column("directory", "document", hidden=True),
+)
+HEAD = (TECHNIQUE, TENANTS, ENTITLEMENT)
+ANSWER_FIGURES = (P99, SLOWDOWN, AGGREGATE, JAIN)
+ANSWER_COLUMNS = (
+    TECHNIQUE,
+    ENTITLEMENT,
+    MEAN,
+    Column("standing", "against the lowest"),
+    P99,
+    SLOWDOWN,
+    replace(AGGREGATE, title="together"),
+    replace(JAIN, title="fairness"),
+)
+# Their intervals stand in the tables of the charts, or this one would not fit.
+SHORT = ("slowdown", "jain")
+
+INTERVAL_NOTE = "In brackets: the 95 % interval over the repeats; every repeat starts its tenants anew."
+ENTITLEMENT_NOTE = (
+    "Each may use: what one tenant may have of the device at most. Techniques that entitle to unequal parts compare "
+    "badly at few tenants."
+)
+SLOWDOWN_NOTE = "Slowdown: the mean latency over that of one tenant of the same technique."
+STANDING_NOTE = f"{NOT_DISTINGUISHABLE.capitalize()}: its interval overlaps that of the lowest mean."
+FAIRNESS_NOTE = "Jain's index of the tenants' throughputs: 1 is the same for all, 1/N is all for one."
+PODS_NOTE = "A Pod stands for a tenant; here tenants are processes of one machine."
+SECONDS = 1e-3
+
+
+def answer_table(experiment: Experiment) -> Table:
+    """Return every technique at the most tenants, the lowest mean first."""
+    points = at_most_tenants(experiment)
+    order = ranked(points)
+    rows = [_answer_row(point, standing) for point, _, standing in order]
+    rows += [_answer_row(point, wording.DASH) for point in points if point.row is None]
+    notes = [ENTITLEMENT_NOTE, INTERVAL_NOTE, SLOWDOWN_NOTE]
+    notes += [STANDING_NOTE] if any(standing == NOT_DISTINGUISHABLE for _, _, standing in order) else []
+    notes += [wording.floors_note()] if any(wording.finite(row.p99_ms.value) is None for _, row, _ in order) else []
+    title = f"{experiment.title}, {wording.counted(points[0].tenants, 'tenant')},"
+    return Table(
+        "sharing_answer", wording.on_device(title, [experiment.device]), ANSWER_COLUMNS, tuple(rows), tuple(notes)
+    )
+
+
+def _answer_row(point: Point, standing: str) -> tuple[Cell, ...]:
+    technique, _, entitlement = _head(point)
+    return (
+        technique,
+        entitlement,
+        *_figures(point, (MEAN,)),
+        text_cell(standing, tone="inconclusive" if standing == NOT_DISTINGUISHABLE else ""),
+        *_figures(point, ANSWER_FIGURES, first=Cell(wording.DASH), short=SHORT),
+    )
+
+
+def mean_table(experiment: Experiment) -> Table:
+    """Return the means, the slowest tenant and the slowdown; for programs with all other figures beside them."""
+    shown, hidden = (MEAN, WORST, SLOWDOWN), (P50, P90, P99, AGGREGATE, JAIN)
+    columns = (*HEAD, *shown, REPEATS, *(replace(column, hidden=True) for column in hidden), *ORIGIN)
+    rows = tuple(
+        (
+            *_head(point),
+            *_figures(point, shown),
+            _repeats(point),
+            *_figures(point, hidden, first=Cell("")),
+            *_origin(experiment, point),
+        )
+        for point in experiment.points
+    )
+    claim = experiment.record.claim
+    notes = [ENTITLEMENT_NOTE, INTERVAL_NOTE, SLOWDOWN_NOTE, *([f"Claim: {claim}."] if claim else [])]
+    return Table("sharing", experiment.titled("mean latency of an inference"), columns, rows, tuple(notes))
+
+
+def percentiles_table(experiment: Experiment) -> Table | None:
+    """Return the percentiles; None where too few samples refuse all of them."""
+    columns = (P50, P90, P99)
+    known = [wording.finite(FIGURES[column.key](row).value) for _, row in experiment.measured for column in columns]
+    if all(value is None for value in known):
+        return None
+    notes = (INTERVAL_NOTE, wording.floors_note()) if None in known else (INTERVAL_NOTE,)
+    return _plain_table("sharing_percentiles", "percentiles of latency", experiment, columns, notes)
+
+
+def throughput_table(experiment: Experiment) -> Table:
+    """Return what all tenants together got done."""
+    title = "throughput of all tenants together"
+    return _plain_table("sharing_throughput", title, experiment, (AGGREGATE,), (INTERVAL_NOTE,))
+
+
+def fairness_table(experiment: Experiment) -> Table | None:
+    """Return the fairness; a tenant that is alone has nobody to be unfair to."""
+    shared = replace(experiment, points=tuple(point for point in experiment.points if point.tenants > 1))
+    if not shared.points:
+        return None
+    return _plain_table("sharing_fairness", "fairness", shared, (JAIN,), (FAIRNESS_NOTE, INTERVAL_NOTE))
+
+
+def _plain_table(
+    name: str, title: str, experiment: Experiment, columns: tuple[Column, ...], notes: tuple[str, ...]
+) -> Table:
+    # Why it is invalid is said beside the means.
+    invalid = Cell("invalid", tone="fail")
+    rows = tuple((*_head(point), *_figures(point, columns, first=invalid)) for point in experiment.points)
+    return Table(name, experiment.titled(title), (*HEAD, *columns), rows, notes)
+
+
+def pods_table(experiment: Experiment) -> Table | None:
+    """Return the table that users know: a row per technique, a column per number of Pods, mean seconds."""
+    counts = sorted({point.tenants for point in experiment.points}, reverse=True)
+    if not experiment.measured:
+        return None
+    columns = tuple(
+        Column(f"pods_{count}", f"{count} Pod{'s' if count > 1 else ''}", align="right", interval=True)
+        for count in counts
+    )
+    places = {(point.label, point.tenants): point for point in experiment.points}
+    labels = list(dict.fromkeys(point.label for point in experiment.points))
+    rows = tuple(
+        (text_cell(label), *(_seconds(places.get((label, count))) for count in counts)) for label in labels
+    )  # fmt: skip
+    notes = [_entitlements(experiment, label) for label in labels]
+    notes += [PODS_NOTE] if experiment.record.place == "bare" else []
+    title = experiment.titled("mean inference time in seconds by number of Pods")
+    return Table("pods", title, (TECHNIQUE, *columns), rows, tuple(note for note in notes if note))
+
+
+def _seconds(point: Point | None) -> Cell:
+    if point is None:
+        return Cell(wording.DASH)
+    if point.row is None:
+        return invalid_cell(point)
+    value, low, high = scaled(point.row.mean_ms, SECONDS)
+    return Cell(wording.number(value), value, low, high)
+
+
+def _entitlements(experiment: Experiment, label: str) -> str:
+    """Return what a technique entitles a tenant to, once for all numbers of Pods that share it."""
+    by_text: dict[str, list[str]] = {}
+    for point, row in experiment.measured:
+        if point.label == label and row.entitlement:
+            by_text.setdefault(row.entitlement, []).append(f"{point.tenants}")
+    if len(by_text) == 1:
+        return f"{label}: each may use {next(iter(by_text))}."
+    told = "; ".join(f"{text} with {wording.joined(counts)}" for text, counts in by_text.items())
+    return f"{label}: each may use {told}." if told else ""
+
+
+def figure_cell(figure: SharedFigure, *, with_interval: bool = True) -> Cell:
+    """Return a figure with its interval in brackets; its unit is in the heading."""
+    value, low, high = scaled(figure)
+    interval = wording.between((low, high)) if with_interval else ""
+    text = wording.number(value)
+    return Cell(f"{text} ({interval})" if interval and text != wording.DASH else text, value, low, high)
+
+
+def scaled(figure: SharedFigure, scale: float = 1.0) -> tuple[float | None, float | None, float | None]:
+    """Return value and bounds in another unit; what is not a number is None."""
+    value, low, high = (wording.finite(each) for each in (figure.value, *(figure.ci95 or (None, None))))
+    return _times(value, scale), _times(low, scale), _times(high, scale)
+
+
+def _times(value: float | None, scale: float) -> float | None:
+    return None if value is None else value * scale
+
+
+def invalid_cell(point: Point) -> Cell:
+    """Return what stands where a figure would: the word, and why."""
+    return Cell("invalid", detail="; ".join(point.reasons), tone="fail")
+
+
+def _head(point: Point) -> tuple[Cell, ...]:
+    entitlement = Cell(wording.DASH) if point.row is None else text_cell(point.row.entitlement)
+    return Cell(point.label, point.technique), Cell(f"{point.tenants}", point.tenants), entitlement
+
+
+def _figures(
+    point: Point, columns: Sequence[Column], *, first: Cell | None = None, short: Sequence[str] = ()
+) -> tuple[Cell, ...]:
+    """Return the figures of these columns; a point that has none says so in the first, by default with its reasons."""
+    if point.row is None:
+        return (first or invalid_cell(point), *(Cell(wording.DASH) for _ in columns[1:]))
+    found = [(column.key, FIGURES[column.key](point.row)) for column in columns]
+    return tuple(figure_cell(figure, with_interval=key not in short) for key, figure in found)
+
+
+def _repeats(point: Point) -> Cell:
+    return Cell(wording.DASH) if point.row is None else Cell(f"{point.row.repeats}", point.row.repeats)
+
+
+def _origin(experiment: Experiment, point: Point) -> tuple[Cell, ...]:
+    share = None if point.row is None else wording.finite(point.row.entitlement_share)
+    record = experiment.record
+    return (
+        Cell("", is_stand_in(point.technique)),
+        text_cell("; ".join(point.reasons)),
+        Cell("", share),
+        text_cell(record.workload),
+        text_cell(record.place),
+        text_cell(experiment.device),
+        text_cell(experiment.path),
+    )

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from gputax.errors import ResultsError
+from gputax.report.model import Report, Table
+from gputax.report.sharing_cells import MOST_ROWS
+from gputax.report.story import build_report
+from gputax.results.record import Failure, WarningRecord
+from gputax.results.sharing import SharingRecord
+from tests.unit.report.documents import CPU
+from tests.unit.report.shared_documents import (
+    GPU,
+    TENANTS,
+    cross_check,
+    figure,
+    gpu_record,
+    invalid_cell,
+    neighbour,
+    neighbours_record,
+    shared,
+    shared_cell,
+    shared_row,
+    sharing_record,
+    tenant,
+)
+
+
+def report_of(*records: SharingRecord) -> Report:
+    return build_report(shared(*records))
+
+
+def table_of(report: Report, name: str) -> Table:
+    (found,) = [table for table in report.tables if table.name == name]
+    return found
+
+
+def texts(table: Table) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in table.shown_rows]
+
+
+def test_the_users_table_has_their_shape_rows_and_seconds() -> None:
+    table = table_of(report_of(gpu_record()), "pods")
+    assert [column.title for column in table.columns] == ["technique", "7 Pods", "5 Pods", "3 Pods", "1 Pod"]
+    assert texts(table) == [
+        ["Time-slicing", "0.685", "0.486", "0.287", "0.088"],
+        ["MPS", "invalid", "0.2424", "0.1652", "0.088"],
+        ["MIG", "0.3444", "0.3436", "0.3428", "0.342"],
+    ]
+    assert table.rows[0][1].value == pytest.approx(0.685)
+    assert (table.rows[0][1].low, table.rows[0][1].high) == pytest.approx((0.6713, 0.6987))
+    assert table.rows[1][1].value is None
+    assert table.notes == (
+        "Time-slicing: each may use up to all of it.",
+        "MPS: each may use 14 % of the SMs, 11.4 GB.",
+        "MIG: each may use 1g.10gb.",
+    )
+
+
+def test_on_one_machine_a_pod_is_a_process_and_entitlements_may_change_with_the_tenants() -> None:
+    rows = tuple(shared_row("cpu-shared", count, entitlement=f"1/{count} of it") for count in (1, 2))
+    table = table_of(report_of(sharing_record(("cpu-shared",), (1, 2), rows=rows)), "pods")
+    assert table.notes == (
+        "cpu-shared (stand-in): each may use 1/1 of it with 1; 1/2 of it with 2.",
+        "A Pod stands for a tenant; here tenants are processes of one machine.",
+    )
+
+
+def test_entitlement_stands_beside_every_figure() -> None:
+    report = report_of(sharing_record())
+    for name in ("sharing_answer", "sharing", "sharing_percentiles", "sharing_throughput", "sharing_fairness"):
+        table = table_of(report, name)
+        place = [column.key for column in table.shown_columns].index("entitlement")
+        assert {row[place].text for row in table.shown_rows} == {"up to all cores", "2/7 of a core"}, name
+
+
+def test_the_answer_table_says_who_cannot_be_told_from_the_lowest() -> None:
+    rows = tuple(shared_row(name, 7, mean_ms=figure(mean, 5.0)) for name, mean in (("mps", 320.0), ("mig", 330.0)))
+    table = table_of(report_of(sharing_record(("mig", "mps"), (), rows=rows)), "sharing_answer")
+    assert [(row[0], row[3]) for row in texts(table)] == [("MPS", "lowest"), ("MIG", "not distinguishable")]
+    assert any("overlaps" in note for note in table.notes)
+
+
+def test_refused_percentiles_are_dashes_with_a_note_and_no_chart() -> None:
+    few = {"p90_ms": figure(None), "p99_ms": figure(None)}
+    rows = tuple(shared_row("cpu-shared", count, **few) for count in TENANTS)
+    report = report_of(sharing_record(("cpu-shared",), rows=rows))
+    table = table_of(report, "sharing_percentiles")
+    assert texts(table)[0][3:] == ["58.8 (57.62 to 59.98)", "–", "–"]
+    assert any("too few samples" in note for note in table.notes)
+    assert not [chart for chart in report.charts if chart.name.startswith("sharing-p99")]
+
+
+def test_without_any_percentile_there_is_no_table_of_them() -> None:
+    none = {name: figure(None) for name in ("p50_ms", "p90_ms", "p99_ms")}
+    rows = tuple(shared_row("cpu-shared", count, **none) for count in TENANTS)
+    report = report_of(sharing_record(("cpu-shared",), rows=rows))
+    assert "sharing_percentiles" not in {table.name for table in report.tables}
+
+
+def test_an_invalid_cell_says_why_and_shows_no_number_anywhere() -> None:
+    report = report_of(gpu_record())
+    assert texts(table_of(report, "failures")) == [
+        [f"mps-t7-r{repeat}", "invalid", "no MPS client was seen"] for repeat in (1, 2, 3)
+    ]
+    (row,) = [row for row in table_of(report, "sharing").shown_rows if row[0].text == "MPS" and row[1].value == 7]
+    assert (row[3].text, row[3].detail) == ("invalid", "no MPS client was seen")
+    assert [cell.text for cell in row[4:]] == ["–", "–", "–"]
+    cells = table_of(report, "shared_cells")
+    (cell, *_) = [row for row in cells.shown_rows if row[0].text == "mps-t7-r1"]
+    assert [entry.text for entry in cell[4:]] == ["–", "–", "3.5", "–", "–", "–"]
+    assert not [row for row in table_of(report, "tenants").rows if (row[0].text or "").startswith("mps-t7")]
+    assert [fact.text for fact in report.warnings if fact.tone == "fail"] == [
+        "yolos-small in k8s: mps-t7-r1, mps-t7-r2 and mps-t7-r3 not valid: no MPS client was seen"
+    ]
+
+
+def test_an_invalid_cell_without_a_reason_lacks_evidence() -> None:
+    cells = (shared_cell("mps", valid=False, evidence={}),)
+    table = table_of(report_of(sharing_record(("mps",), rows=(), cells=cells)), "failures")
+    assert texts(table) == [["mps-t7-r1", "invalid", "nothing proves that the technique was active"]]
+
+
+def test_a_failed_cell_says_what_to_do() -> None:
+    failure = Failure(cell="mps-t7-r1", kind="WorkerError", what="a tenant died", next="look at events.jsonl")
+    report = report_of(sharing_record(("mps",), (1,), failures=(failure,)))
+    assert texts(table_of(report, "failures")) == [["mps-t7-r1", "failed", "a tenant died", "look at events.jsonl"]]
+    (row,) = [row for row in table_of(report, "sharing").shown_rows if row[1].value == 7]
+    assert row[3].detail == "failed: a tenant died"
+
+
+def test_every_tenant_has_a_row_with_its_own_figures() -> None:
+    first = tenant(1, "cpu-shared", 2, "c", errors=3)
+    second = tenant(2, "cpu-shared", 2, "c", p90_ms=99.0, p99_ms=101.0)
+    cells = (shared_cell("cpu-shared", 2, results=(first, second)),)
+    report = report_of(sharing_record(("cpu-shared",), (2,), cells=cells))
+    table = table_of(report, "tenants")
+    assert [column.title for column in table.shown_columns] == [
+        "cell", "tenant", "may use", "inferences", "throughput", "mean", "p50", "p90", "p99", "errors",
+    ]  # fmt: skip
+    assert texts(table) == [
+        ["cpu-shared-t2-r1", "1", "up to all cores", "115", "11.49", "87", "85.26", "–", "–", "3"],
+        ["cpu-shared-t2-r1", "2", "up to all cores", "114", "11.38", "87.87", "86.11", "99", "101", "0"],
+    ]
+    (section,) = [section for section in report.sections if section.name == "tenants"]
+    assert section.folded
+
+
+def test_hundreds_of_tenants_are_cut_for_people_and_not_for_programs() -> None:
+    many = tuple(tenant(i + 1, "cpu-shared", 48, "c") for i in range(MOST_ROWS + 100))
+    report = report_of(sharing_record(("cpu-shared",), (48,), cells=(shared_cell("cpu-shared", 48, results=many),)))
+    table = table_of(report, "tenants")
+    assert (len(table.shown_rows), len(table.rows)) == (MOST_ROWS, MOST_ROWS + 100)
+    assert "The first 400 of 500 rows; the report as JSON has all of them." in table.notes
+
+
+def test_overlap_repeats_and_prometheus_are_told_above_the_charts() -> None:
+    (section,) = [section for section in report_of(gpu_record()).sections if section.name == "sharing"]
+    assert section.intro == (
+        "yolos-small in k8s: 3 repeats; all tenants ran together for at least 96.3 % of each cell's time. Prometheus, "
+        "by the users' own query, is within 0.6 % of our mean (33 cells asked). 3 cells not valid. Cells that do not "
+        "count are in no figure and no chart."
+    )
+
+
+def test_the_cross_check_has_a_column_only_where_prometheus_was_asked() -> None:
+    without = table_of(report_of(sharing_record()), "shared_cells")
+    assert "Prometheus" not in [column.title for column in without.columns]
+    cells = (shared_cell("mps", cross_check=cross_check(320.0, -1.5)),)
+    table = table_of(report_of(sharing_record(("mps",), (7,), cells=cells)), "shared_cells")
+    assert texts(table)[0][-3:] == ["320", "315.2", "−1.50"]
+    assert any("inference_time_seconds_sum" in note for note in table.notes)
+
+
+def test_evidence_and_effective_limits_stand_side_by_side() -> None:
+    table = table_of(report_of(gpu_record()), "sharing_evidence")
+    assert [column.title for column in table.columns] == ["fact", "Time-slicing", "MPS", "MIG"]
+    assert ["active", "yes", "yes", "yes"] in texts(table), "of the cells that count"
+    assert ["tenant.memory_limit_mb", "1024", "1024", "1024"] in texts(table)
+
+
+def test_limits_that_differ_between_tenants_are_all_shown_up_to_a_few() -> None:
+    def cell(number: int) -> Any:
+        own = tuple(tenant(i + 1, "mps", number, "c", evidence={"sm_percent": 10 + i}) for i in range(number))
+        return shared_cell("mps", number, results=own)
+
+    two = table_of(report_of(sharing_record(("mps",), (2,), cells=(cell(2),))), "sharing_evidence")
+    assert ["tenant.sm_percent", "10 / 11"] in texts(two)
+    seven = table_of(report_of(sharing_record(("mps",), (7,), cells=(cell(7),))), "sharing_evidence")
+    assert ["tenant.sm_percent", "10 / 11 / 12 / 13 … (7 values)"] in texts(seven)
+
+
+def test_what_proves_nothing_is_shown_where_nothing_else_is() -> None:
+    record = sharing_record(("mps",), rows=(), cells=(invalid_cell("mps", reason="no client"),))
+    rows = texts(table_of(report_of(record), "sharing_evidence"))
+    assert ["active", "no"] in rows
+    assert ["reasons", "no client"] in rows
+
+
+def test_neighbours_have_intervals_and_what_is_not_distinguishable_is_called_so() -> None:
+    rows = (
+        neighbour(percent=38.0, p99_slowdown_percent=figure(50.0, 10.0)),
+        neighbour(aggressor="compute", percent=1.0),
+    )
+    table = table_of(report_of(neighbours_record(neighbours=rows)), "neighbours")
+    first, second = table.shown_rows
+    assert [cell.text for cell in first] == [
+        "GPU proxy", "memory", "micro single-stream", "+38.0 % (95 % CI +35.0 to +41.0)",
+        "+50.0 % (95 % CI +45.0 to +55.0)", "0.5", "0.69", "40", "0",
+    ]  # fmt: skip
+    assert (first[3].value, first[3].low, first[3].high) == (38.0, 35.0, 41.0)
+    assert second[3].detail == "not distinguishable from none"
+
+
+def test_an_invalid_neighbour_has_its_reason_and_no_number() -> None:
+    died = WarningRecord(code="died", text="it did not start again")
+    table = table_of(report_of(neighbours_record(neighbours=(neighbour(valid=False, warnings=(died,)),))), "neighbours")
+    (row,) = table.shown_rows
+    assert (row[3].text, row[3].detail, row[3].value) == ("invalid", "it did not start again", None)
+    assert [cell.text for cell in row[4:7]] == ["–", "–", "–"]
+
+
+def test_isolation_is_pass_fail_or_not_tried_in_words() -> None:
+    report = report_of(neighbours_record())
+    table = table_of(report, "isolation")
+    assert [row[2] for row in texts(table)] == ["✓ pass", "✗ fail", "– not tried"]
+    assert [row[2].value for row in table.rows] == ["pass", "fail", "not tried"]
+    assert any(fact.text.endswith("read 4 of 4,096 bytes of another tenant") for fact in report.warnings)
+
+
+def test_two_experiments_keep_their_devices_and_directories_apart() -> None:
+    report = report_of(sharing_record(), sharing_record(("cpu-shared",)), gpu_record())
+    titles = [table.title for table in report.tables if table.name == "pods"]
+    middle = "mean inference time in seconds by number of Pods on"
+    assert titles == [
+        f"yolos-small in bare (share-0): {middle} {CPU}",
+        f"yolos-small in bare (share-1): {middle} {CPU}",
+        f"yolos-small in k8s: {middle} {GPU}",
+    ]
+
+
+def test_an_unfinished_experiment_is_said_to_be_so() -> None:
+    report = report_of(sharing_record(complete=False, cells=(shared_cell("cpu-shared"),)))
+    assert report.warnings[0].text == "yolos-small in bare: unfinished, 1 of 24 cells are measured."
+    assert report.warnings[0].tone == "fail"
+
+
+def test_a_warning_is_told_once_with_its_worst_case() -> None:
+    cells = tuple(
+        shared_cell("cpu-shared", 7, repeat, warnings=(WarningRecord(code="busy", text=f"{repeat} %", value=repeat),))
+        for repeat in (1, 2, 3)
+    )
+    report = report_of(sharing_record(("cpu-shared",), (7,), cells=cells))
+    assert [fact.text for fact in report.warnings] == ["yolos-small in bare: 3 % (cpu-shared-t7-r3; worst of 3 cells)"]
+
+
+def test_stand_ins_are_explained_and_real_techniques_are_not() -> None:
+    (first,) = [section.intro for section in report_of(sharing_record()).sections if section.name == "sharing"]
+    assert first.startswith("cpu-shared and cpu-quota are stand-ins: no technique of GPUs")
+    (second,) = [section.intro for section in report_of(gpu_record()).sections if section.name == "sharing"]
+    assert "stand-in" not in second
+
+
+def test_numbers_that_are_none_are_dashes() -> None:
+    rows = (shared_row("mps", 7, jain=figure(math.nan), aggregate_per_s=figure(math.inf), p99_ms=figure(None)),)
+    table = table_of(report_of(sharing_record(("mps",), (7,), rows=rows)), "sharing_answer")
+    assert texts(table)[0][4:] == ["–", "3.632", "–", "–"]
+    assert table.rows[0][6].value is None
+
+
+def test_nothing_measured_is_nothing_to_report() -> None:
+    with pytest.raises(ResultsError, match="nothing was measured"):
+        report_of(sharing_record((), ()))
+
+
+def test_how_to_do_it_again_is_told() -> None:
+    assert report_of(sharing_record()).commands == (
+        "gputax share --env bare --tenants 1,3,5,7", "gputax report results/share-0/sharing.json",
+    )  # fmt: skip
