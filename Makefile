@@ -6,17 +6,22 @@ TOUR := micro:operation,micro:launch,micro:allocate,micro:copy-in-100MB,micro:co
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
 .PHONY: help run test fuzz lint e2e bench native test-torch pins schema clean
+.PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
+.PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 32
 
-run: $(VENV)/.installed native  ## measure this machine: inference, its resolution, the GPU proxy, the report (under four minutes once set up)
+run: $(VENV)/.installed native  ## measure this machine: inference, its resolution, the GPU proxy, sharing, the report (under four minutes once set up)
 	$(BIN)/gputax run --suite quick
-	$(BIN)/gputax doctor --resolution --max-time 20
+	$(BIN)/gputax doctor --resolution --max-time 15
 	@echo "What does the GPU proxy cost? On a software device that takes 125 us a kernel and copies at 4.5 GB/s: no GPU's numbers."
 	@# 6 (over budget) and 7 (inconclusive) are answers too; anything else is a failure.
 	GPUTAX_SOFT_KERNEL_US=125 GPUTAX_SOFT_COPY_GBPS=4.5 GPUTAX_PROXY_SPIN=always $(BIN)/gputax duet bare bare+proxy --device software \
 	  --workload $(TOUR) --max-time 25 --out "results/proxy-$$(date +%Y%m%d-%H%M%S)" || [ $$? -ge 6 -a $$? -le 7 ]
-	$(BIN)/gputax report "$$(ls -td results/bare-* | head -1)" "$$(ls -td results/proxy-* | head -1)" \
+	@echo "What do tenants cost each other? Two stand-ins on the CPU: all cores for all, and a share of CPU time for each."
+	$(BIN)/gputax share --workload resnet50 --tenants 1,3 --repeats 2 --window 3s --warmup 1s \
+	  --out "results/share-$$(date +%Y%m%d-%H%M%S)"
+	$(BIN)/gputax report "$$(ls -td results/bare-* | head -1)" "$$(ls -td results/proxy-* | head -1)" "$$(ls -td results/share-* | head -1)" \
 	  --out "$$(ls -td results/bare-* | head -1)/report.html"
 
 native:  ## build the software CUDA device, libvgpu and the GPU proxy into native/build (gcc and make)
@@ -58,6 +63,132 @@ pins: $(VENV)/.installed-dev  ## resolve requirements/*.in anew, with hashes and
 
 clean:  ## remove the environments and caches
 	rm -rf .venv .venv-torch .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist native/build
+
+# Sharing a GPU on a cluster (docs/sharing.md). Each target says what it does and touches nothing without a cluster that answers.
+# CONTEXT=NAME of the kubeconfig; NAMESPACE and IMAGE of the tenants; FLAVOUR=gke or nos for their names; HELM_ARGS for the charts.
+CONTEXT ?=
+NAMESPACE ?= gputax
+IMAGE ?=
+FLAVOUR ?=
+HELM_ARGS ?=
+CERT_MANAGER := v1.21.2
+KUBE_PROMETHEUS := v0.18.0
+DEVICE_PLUGIN := 0.20.0
+GPU_OPERATOR := v26.7.0
+KUBECTL := kubectl$(if $(CONTEXT), --context $(CONTEXT))
+HELM := helm$(if $(CONTEXT), --kube-context $(CONTEXT))
+IN_CONTEXT := $(if $(CONTEXT),CONTEXT=$(CONTEXT) )
+PREFLIGHT := $(IN_CONTEXT)kubernetes/preflight.sh
+FLAVOURS := device-plugin operator gke nos
+KNOWN_FLAVOUR = $(if $(filter-out $(FLAVOURS),$(FLAVOUR)),$(error FLAVOUR=$(FLAVOUR) is unknown. Next: one of $(FLAVOURS)))
+# The overlay of a technique: the flavour's own where its names differ, and a layer over it for another namespace or image.
+OVERLAY = $(KNOWN_FLAVOUR)$(firstword $(if $(FLAVOUR),$(wildcard kubernetes/sharing/overlays/$(FLAVOUR)-$(1))) kubernetes/sharing/overlays/$(1))
+AS_IS = $(and $(filter gputax,$(NAMESPACE)),$(if $(IMAGE),,yes))
+LAYER = $(if $(AS_IS),,@kubernetes/layer.sh $(1) '$(NAMESPACE)' '$(2)')
+LAYERED = $(if $(AS_IS),,build/)$(1)
+
+install: check-install install-cert-manager install-kube-prometheus install-gpu-operator  ## on a cluster: cert-manager, kube-prometheus, the GPU operator with the device plugin; pinned
+	@echo "Next: gputax share --env k8s, or by hand: make deploy-ts"
+
+check-install:
+	@$(PREFLIGHT) kubectl helm curl tar
+	@$(IN_CONTEXT)kubernetes/one-plugin.sh operator
+
+install-cert-manager:  ## cert-manager alone
+	@$(PREFLIGHT) kubectl
+	@echo "Installs cert-manager $(CERT_MANAGER) into the namespace cert-manager"
+	$(KUBECTL) apply -f https://github.com/cert-manager/cert-manager/releases/download/$(CERT_MANAGER)/cert-manager.yaml
+	$(KUBECTL) -n cert-manager wait --for condition=Available deployment --all --timeout 300s
+
+install-kube-prometheus:  ## kube-prometheus alone (Prometheus operator, Prometheus, Grafana), with our PodMonitor and dashboard
+	@$(PREFLIGHT) kubectl curl tar
+	@echo "Installs kube-prometheus $(KUBE_PROMETHEUS) into the namespace monitoring, without its metrics adapter"
+	mkdir -p build/kube-prometheus
+	curl -fsSL -o build/kube-prometheus.tar.gz https://github.com/prometheus-operator/kube-prometheus/archive/refs/tags/$(KUBE_PROMETHEUS).tar.gz
+	tar -xzf build/kube-prometheus.tar.gz -C build/kube-prometheus --strip-components 1
+	@# The adapter would take the API metrics.k8s.io away from the metrics-server that most clusters have.
+	rm -f build/kube-prometheus/manifests/prometheusAdapter-*.yaml
+	$(KUBECTL) apply --server-side -f build/kube-prometheus/manifests/setup
+	$(KUBECTL) wait --for condition=Established --all CustomResourceDefinition --timeout 120s
+	$(KUBECTL) apply --server-side -f build/kube-prometheus/manifests
+	$(MONITOR)
+
+install-gpu-operator:  ## NVIDIA's GPU operator alone: driver, runtime, device plugin with our sharing configuration, MIG manager, DCGM
+	@$(PREFLIGHT) kubectl helm
+	@$(IN_CONTEXT)kubernetes/one-plugin.sh operator
+	@echo "Installs the GPU operator $(GPU_OPERATOR) with the device plugin $(DEVICE_PLUGIN) into the namespace gpu-operator"
+	$(call PRIVILEGED,gpu-operator)
+	$(KUBECTL) -n gpu-operator apply -k kubernetes/sharing/device-plugin
+	$(HELM) upgrade --install gpu-operator gpu-operator --repo https://helm.ngc.nvidia.com/nvidia --version $(GPU_OPERATOR) \
+	  --namespace gpu-operator --values kubernetes/sharing/values/gpu-operator.yaml --set devicePlugin.version=v$(DEVICE_PLUGIN) \
+	  --set gfd.version=v$(DEVICE_PLUGIN) --wait --timeout 20m $(HELM_ARGS)
+	if $(KUBECTL) get crd servicemonitors.monitoring.coreos.com >/dev/null 2>&1; then $(KUBECTL) apply -k kubernetes/monitoring/dcgm; fi
+
+install-nvidia-device-plugin:  ## instead of the operator, where driver and runtime are there: the device plugin alone
+	@$(PREFLIGHT) kubectl helm
+	@$(IN_CONTEXT)kubernetes/one-plugin.sh device-plugin
+	@echo "Installs NVIDIA's device plugin $(DEVICE_PLUGIN) into the namespace nvidia-device-plugin"
+	$(call PRIVILEGED,nvidia-device-plugin)
+	$(KUBECTL) -n nvidia-device-plugin apply -k kubernetes/sharing/device-plugin
+	$(HELM) upgrade --install nvidia-device-plugin nvidia-device-plugin --repo https://nvidia.github.io/k8s-device-plugin \
+	  --version $(DEVICE_PLUGIN) --namespace nvidia-device-plugin --values kubernetes/sharing/values/nvidia-device-plugin.yaml \
+	  --wait --timeout 10m $(HELM_ARGS)
+
+deploy-ts:  ## one tenant under time-slicing; scale it with kubectl
+	$(call DEPLOY,ts)
+
+deploy-mps:  ## one tenant under MPS
+	$(call DEPLOY,mps)
+
+deploy-mig:  ## one tenant on a MIG slice
+	$(call DEPLOY,mig)
+
+deploy-cpu:  ## one tenant on the CPU: a stand-in to try the procedure without a GPU
+	$(call DEPLOY,cpu)
+
+deploy-monitoring:  ## PodMonitor and dashboard for a Prometheus operator in the namespace monitoring
+	@$(PREFLIGHT) kubectl
+	@echo "Lets Prometheus scrape the tenants in the namespace $(NAMESPACE), and shows Grafana the dashboard"
+	$(MONITOR)
+
+undeploy-sharing:  ## take the tenants away; namespace, monitoring and what make install brought stay
+	@$(PREFLIGHT) kubectl
+	$(KUBECTL) -n $(NAMESPACE) delete deployment gputax-client --ignore-not-found --wait
+	@echo "A node goes back to whole GPUs with: $(KUBECTL) label nodes NODE nvidia.com/device-plugin.config- nvidia.com/mig.config=all-disabled --overwrite"
+
+port-forward-prometheus:  ## Prometheus at http://localhost:9090, until Ctrl-C
+	@$(PREFLIGHT) kubectl
+	$(KUBECTL) -n monitoring port-forward service/prometheus-k8s 9090:9090
+
+port-forward-grafana:  ## Grafana at http://localhost:3000, until Ctrl-C (user and password at first: admin)
+	@$(PREFLIGHT) kubectl
+	$(KUBECTL) -n monitoring port-forward service/grafana 3000:3000
+
+define DEPLOY
+@$(PREFLIGHT) kubectl
+@echo "Applies $(call OVERLAY,$(1)): one tenant of YOLOS-small in the namespace $(NAMESPACE)$(if $(IMAGE), from the image $(IMAGE))"
+$(call LAYER,$(call OVERLAY,$(1)),$(IMAGE))
+$(KUBECTL) apply -k $(call LAYERED,$(call OVERLAY,$(1)))
+@$(IN_CONTEXT)kubernetes/sharing/offered.sh $(call OVERLAY,$(1))
+@echo "More tenants: $(KUBECTL) -n $(NAMESPACE) scale deployment gputax-client --replicas 3"
+endef
+
+define MONITOR
+$(call LAYER,kubernetes/access)
+$(call LAYER,kubernetes/monitoring)
+@# A namespace that is there keeps its pod security: some techniques need more than the restricted one.
+$(KUBECTL) get namespace $(NAMESPACE) >/dev/null 2>&1 || $(KUBECTL) apply -k $(call LAYERED,kubernetes/access)
+$(KUBECTL) apply -k $(call LAYERED,kubernetes/monitoring)
+@# kube-prometheus' Grafana has no sidecar that would find the dashboard.
+if $(KUBECTL) -n monitoring get deployment grafana >/dev/null 2>&1; then \
+  $(KUBECTL) -n monitoring patch deployment grafana --patch-file kubernetes/monitoring/grafana-kube-prometheus.yaml; fi
+endef
+
+# The parts of the driver's installation need more than restricted pod security lets them.
+define PRIVILEGED
+$(KUBECTL) create namespace $(1) --dry-run=client -o yaml | $(KUBECTL) apply -f -
+$(KUBECTL) label namespace $(1) pod-security.kubernetes.io/enforce=privileged --overwrite
+endef
 
 .venv/bin/python .venv-torch/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \

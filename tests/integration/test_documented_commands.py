@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from gputax.cli.share import share, share_plan
 from gputax.results.importers.pod_log import result_block
 from tests.standins.cloud import Cloud
 from tests.unit.report.documents import record
+from tests.unit.report.shared_documents import gpu_record
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -34,7 +36,8 @@ def documented(prefix: str) -> list[str]:
     found = []
     for page in PAGES:
         text = page.read_text()
-        blocks = "\n".join(re.findall(r"^```(?:bash)?\n(.*?)^```", text, flags=re.M | re.S))
+        fenced = re.findall(r"^```([^\n]*)\n(.*?)^```$", text, flags=re.M | re.S)
+        blocks = "\n".join(block for language, block in fenced if language in ("", "bash"))
         inline = re.findall(r"`([^`\n]+)`", text)
         for line in [*blocks.splitlines(), *inline]:
             command = line.split("  #")[0].strip().removeprefix(".venv/bin/")
@@ -51,7 +54,7 @@ def test_there_are_commands_to_check() -> None:
 
 @pytest.mark.parametrize("command", documented("make"))
 def test_make_targets_exist(command: str) -> None:
-    for target in shlex.split(command)[1:]:
+    for target in (word for word in shlex.split(command)[1:] if "=" not in word):
         assert re.search(rf"^{target}:", MAKEFILE, flags=re.M), f"the Makefile has no {target}"
 
 
@@ -60,9 +63,11 @@ def test_commands_for_a_cluster_are_understood_and_say_that_there_is_none(
     command: str, gputax: Gputax, tmp_path: Path
 ) -> None:
     words = shlex.split(command.split("  #")[0])
-    if words[:3] == ["kubectl", "apply", "-k"]:
-        assert (REPOSITORY / words[3] / "kustomization.yaml").is_file()
-    elif words[0] == "gputax" and words[1] in ("run", "duet", "doctor"):
+    if words[0] == "kubectl" and "-k" in words:
+        assert (REPOSITORY / words[words.index("-k") + 1] / "kustomization.yaml").is_file()
+    elif words[0] == "make":
+        test_make_targets_exist(command)
+    elif words[0] == "gputax" and words[1] in ("run", "duet", "doctor", "share"):
         fast = ["--no-control"] if words[1] == "duet" else []
         fast += ["--engine", "synthetic"] if fast and "--workload" not in words else []
         done = gputax(*words[1:], *fast, KUBECONFIG=str(tmp_path / "none"))
@@ -90,7 +95,11 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, tiny_suite
         done = gputax(*words, "--max-time", "5")
         assert done.returncode in (0, 6, 7), done.stderr
         return
+    if words[0] in ("share", "client", "advise"):
+        _check_sharing_command(words, gputax, tmp_path)
+        return
     if words[0] in ("compare", "report"):
+        write_sharing(tmp_path / "results/share")
         made = gputax(
             "run", "--engine", "synthetic", "--suite", tiny_suite, "--scenario", "saturate", "--out", "results/baseline"
         )
@@ -107,6 +116,28 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, tiny_suite
         return
     done = gputax(*words, GPUTAX_MODELS=str(tmp_path))
     assert done.returncode == 0, done.stderr
+
+
+def _check_sharing_command(words: list[str], gputax: Gputax, tmp_path: Path) -> None:
+    """Plan an experiment, run a tenant for a moment, or ask for advice on results that are made up."""
+    if len(words) == 1:
+        assert gputax(*words, "--help").returncode == 0
+    elif words[0] == "share":
+        chosen = share.make_context("share", words[1:]).params
+        assert share_plan(chosen["place"], chosen).cells()
+    elif words[0] == "client":
+        engine = [] if "software" in words else ["--engine", "synthetic:latency_us=500"]
+        done = gputax(*words, *engine, "--warmup", "0", "--duration", "1s", "--port", "0")
+        assert done.returncode == 0, done.stderr
+    else:
+        write_sharing(tmp_path / "results/share")
+        done = gputax(*words)
+        assert done.returncode in (0, 6, 7), done.stderr
+
+
+def write_sharing(directory: Path) -> None:
+    directory.mkdir(parents=True)
+    (directory / "sharing.json").write_text(gpu_record().model_dump_json())
 
 
 def _check_deployment_command(words: list[str], tmp_path: Path) -> None:
