@@ -7,7 +7,7 @@ import os
 import sys
 
 from e2e import cluster, images
-from e2e.layout import PRODUCT_IMAGE, Layout, run_directory
+from e2e.layout import LANE_PARTS, PRODUCT_IMAGE, Layout, run_directory
 from e2e.preparation import prepare
 from e2e.processes import ClusterError, pid_of
 from e2e.timings import Timings
@@ -24,7 +24,7 @@ def main() -> int:
     verbs.add_parser("status", help="which daemons run")
     verbs.add_parser("image", help="build the product's image and hand it to the cluster")
     for verb, text in (("start", "start one daemon again"), ("stop", "stop one daemon, as a fault would")):
-        verbs.add_parser(verb, help=text).add_argument("name", choices=(*cluster.START_ORDER, "device-plugin"))
+        verbs.add_parser(verb, help=text).add_argument("name", choices=(*cluster.START_ORDER, *LANE_PARTS))
     options = parser.parse_args()
     layout = Layout(run_directory())
     try:
@@ -77,7 +77,7 @@ def _up(gpus: int) -> int:
 
 def _status(layout: Layout) -> int:
     names = cluster.running(layout)
-    for name in (*cluster.START_ORDER, "device-plugin"):
+    for name in (*cluster.START_ORDER, *LANE_PARTS):
         pid = pid_of(layout, name)
         print(f"{name:<24} {f'pid {pid}' if pid else '-'}")
     if not names:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.layout import FIRST_SERVICE_ADDRESS, NODE_ADDRESS, NODE_NAME
+from e2e.layout import FIRST_SERVICE_ADDRESS, LANE_PARTS, NODE_ADDRESS, NODE_NAME
 
 DAYS = "7"
 
@@ -36,6 +36,8 @@ IDENTITIES = (
     Identity("controller-manager", "system:kube-controller-manager"),
     Identity("scheduler", "system:kube-scheduler"),
     Identity("admin", "gputax-e2e-admin", "system:masters"),
+    # The lane's own parts have names of their own, so that the audit log can leave them out.
+    *(Identity(name, f"gputax-e2e-{name}", "system:masters") for name in LANE_PARTS),
 )
 
 

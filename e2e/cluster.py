@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import ssl
@@ -15,21 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from e2e import certificates, configuration, host, images
+from e2e.api import Api
 from e2e.control_plane import daemons
 from e2e.device_offer import RESOURCE
-from e2e.layout import API_URL, NODE_NAME, STAND_IN_RUNTIMES, Layout, kubernetes_directory, run_directory
+from e2e.layout import API_URL, LANE_PARTS, NODE_NAME, STAND_IN_RUNTIMES, Layout, kubernetes_directory, run_directory
 from e2e.packages import install_command, missing_packages, program
 from e2e.processes import ClusterError, command_of, end, pid_of, start, stop, wait_until
 from e2e.timings import Timings
 
 # The API server before etcd: with etcd gone it hangs in its shutdown and keeps its port for many seconds.
 START_ORDER = ("etcd", "containerd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
-STOP_ORDER = ("device-plugin", "kubelet", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
+STOP_FIRST = ("prometheus", "device-plugin", "kubelet")
+STOP_LAST = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
 
 
 def running(layout: Layout) -> list[str]:
     """Return the names of the daemons that run now."""
-    return [name for name in (*START_ORDER, "device-plugin") if pid_of(layout, name) is not None]
+    return [name for name in (*START_ORDER, *LANE_PARTS) if pid_of(layout, name) is not None]
 
 
 def up(gpus: int = 4) -> tuple[Layout, Timings]:
@@ -77,11 +78,11 @@ def down() -> list[str]:
     layout = Layout(run_directory())
     if not layout.root.exists():
         return []
-    for name in STOP_ORDER[:2]:
+    for name in STOP_FIRST:
         stop(layout, name)
     _end_containers(layout)
     stop(layout, "containerd")
-    for name in STOP_ORDER[2:]:
+    for name in STOP_LAST:
         stop(layout, name)
     problems = [f"{name} still runs" for name in running(layout)]
     problems += host.put_back(layout)
@@ -109,12 +110,9 @@ def kubectl(layout: Layout, *arguments: str) -> subprocess.CompletedProcess[str]
 
 def node(layout: Layout) -> dict[str, Any]:
     """Return the node as the API server knows it; empty before it has registered. Cheaper than a kubectl per look."""
-    context = ssl.create_default_context(cafile=str(layout.certificates / "ca.crt"))
-    context.load_cert_chain(layout.certificates / "admin.crt", layout.certificates / "admin.key")
     try:
-        with urllib.request.urlopen(f"{API_URL}/api/v1/nodes/{NODE_NAME}", context=context, timeout=5) as answer:
-            return dict(json.load(answer))
-    except (urllib.error.URLError, OSError):
+        return Api(layout.certificates).get(f"/api/v1/nodes/{NODE_NAME}")
+    except OSError:
         return {}
 
 
@@ -158,6 +156,7 @@ def _write_configuration(layout: Layout) -> None:
     (directory / "cni/10-gputax.conflist").write_text(configuration.pod_network(layout))
     (directory / "resolv.conf").write_text("nameserver 127.0.0.1\n")
     layout.unhealthy_devices.touch()
+    layout.plugin_switches.touch()
     layout.runtime_calls.touch()
     for name in STAND_IN_RUNTIMES:
         (directory / name).write_text(configuration.stand_in_runtime(layout, name, runc))
@@ -166,7 +165,9 @@ def _write_configuration(layout: Layout) -> None:
 
 def _device_plugin(layout: Layout, gpus: int) -> list[str | Path]:
     module = [sys.executable, "-m", "e2e.device_plugin"]
-    return [*module, "--devices", str(gpus), "--unhealthy-file", layout.unhealthy_devices]
+    files: list[str | Path] = ["--unhealthy-file", layout.unhealthy_devices, "--switch-file", layout.plugin_switches]
+    follow: list[str | Path] = ["--certificates", layout.certificates, "--mps-root", layout.mps]
+    return [*module, "--devices", str(gpus), *files, *follow]
 
 
 def _api_is_ready(layout: Layout) -> bool:

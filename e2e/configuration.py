@@ -9,6 +9,7 @@ from typing import Any
 
 from e2e.layout import (
     API_URL,
+    LANE_PARTS,
     NODE_ADDRESS,
     PAUSE_IMAGE,
     POD_BRIDGE,
@@ -142,18 +143,19 @@ exec {runc} "$@"
 
 
 def audit_policy() -> str:
-    """Return what the API server records: who called what, for everyone but the cluster's own parts."""
+    """Return what the API server records: who called what, for everyone but the cluster's and the lane's own parts."""
     own = {"level": "None", "userGroups": ["system:nodes", "system:serviceaccounts:kube-system"]}
     control_plane = {
         "level": "None",
         "users": ["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"],
     }
+    lane = {"level": "None", "users": [f"gputax-e2e-{part}" for part in LANE_PARTS]}
     return _json(
         {
             "apiVersion": "audit.k8s.io/v1",
             "kind": "Policy",
             "omitStages": ["RequestReceived"],
-            "rules": [own, control_plane, {"level": "Metadata"}],
+            "rules": [own, control_plane, lane, {"level": "Metadata"}],
         }
     )
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from e2e.host import unmount_below
 from e2e.layout import PAUSE_IMAGE, PRODUCT_IMAGE, REPOSITORY, Layout, cache_directory
@@ -19,6 +22,19 @@ from e2e.processes import ClusterError
 
 SOURCES = REPOSITORY / "e2e/images"
 BASE_IMAGE = "gputax.local/base:e2e"
+PRODUCT_SOURCES = (
+    "docker",
+    ".dockerignore",
+    "native",
+    "src",
+    "suites",
+    "pyproject.toml",
+    "requirements/cpu.txt",
+    "README.md",
+    "LICENSE",
+    "e2e/images/base.sh",
+)
+"""What docker/Dockerfile copies, and what makes its base."""
 
 
 def ctr(layout: Layout, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -70,18 +86,17 @@ def _product_archive() -> Path:
             pip.write_text("[global]\nno-index = true\nfind-links = /wheels\ndisable-pip-version-check = true\n")
             options = ["--target=cpu", f"--build-arg=CPU_BASE={BASE_IMAGE}"]
             options += [f"--volume={wheels}:/wheels:ro", f"--volume={pip}:/etc/pip.conf:ro"]
-            _build(REPOSITORY, REPOSITORY / "docker/Dockerfile", PRODUCT_IMAGE, options)
+            told = _build(REPOSITORY, REPOSITORY / "docker/Dockerfile", PRODUCT_IMAGE, options)
         for old in cache_directory().glob("product-*.tar"):
             old.unlink()
         _save(PRODUCT_IMAGE, archive)
+        _prune(told)
     return archive
 
 
 def product_digest() -> str:
     """Return a digest of everything that goes into the product's image."""
-    roots = ("docker", "src", "suites", "kubernetes", "pyproject.toml", "requirements/cpu.txt", "README.md")
-    files = [path for root in roots for path in _files(REPOSITORY / root)]
-    return _digest([*files, SOURCES / "base.sh"])
+    return _digest([path for root in PRODUCT_SOURCES for path in _files(REPOSITORY / root)])
 
 
 @contextlib.contextmanager
@@ -101,7 +116,9 @@ def _one_at_a_time() -> Iterator[None]:
 def _files(root: Path) -> list[Path]:
     if root.is_file():
         return [root]
-    return sorted(path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    found = (path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    # What native/ was built into here depends on it and is built again in the image.
+    return sorted(path for path in found if not path.is_relative_to(REPOSITORY / "native/build"))
 
 
 def _make_base() -> None:
@@ -126,10 +143,25 @@ def _wheels() -> Path:
     return directory
 
 
-def _build(context: Path, dockerfile: Path, name: str, options: Sequence[str]) -> None:
+def _build(context: Path, dockerfile: Path, name: str, options: Sequence[str]) -> str:
     # Isolation by chroot: crun, the default, refuses a host with both cgroup versions.
-    _run([*_buildah(), "build", "--isolation=chroot", "--pull-never", "--layers", "--format=oci",
-          f"--file={dockerfile}", f"--tag={name}", *options, context])  # fmt: skip
+    return _run([*_buildah(), "build", "--isolation=chroot", "--pull-never", "--layers", "--format=oci",
+                 f"--file={dockerfile}", f"--tag={name}", *options, context])  # fmt: skip
+
+
+def _prune(told: str) -> None:
+    """Remove what earlier builds left in our store. A layer that cannot go, because another stands on it, stays."""
+    listed = json.loads(_run([*_buildah(), "images", "--all", "--no-trunc", "--json"]))
+    for image in obsolete(listed, told):
+        subprocess.run([*_buildah(), "rmi", image], capture_output=True)
+
+
+def obsolete(images: Sequence[Mapping[str, Any]], told: str) -> list[str]:
+    """Return the ids of images without a name that the last build, by its own words, neither made nor took."""
+    used = tuple(re.findall(r"^--> (?:Using cache )?([0-9a-f]{10,64})$", told, flags=re.M))
+    newest_first = sorted(images, key=lambda image: -int(image["created"]))
+    ids = [str(image["id"]).removeprefix("sha256:") for image in newest_first if not image["names"]]
+    return [each for each in ids if not each.startswith(used)] if used else []
 
 
 def _save(name: str, archive: Path) -> None:

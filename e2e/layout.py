@@ -18,6 +18,9 @@ ETCD_CLIENT_PORT, ETCD_PEER_PORT = 23790, 23800
 API_PORT = 6443
 API_URL = f"https://{NODE_ADDRESS}:{API_PORT}"
 
+LANE_PARTS = ("device-plugin", "prometheus")
+"""What of the lane speaks with the API beside the cluster's own daemons."""
+
 PAUSE_IMAGE = "gputax.local/pause:e2e"
 PRODUCT_IMAGE = "gputax.local/gputax:e2e"
 STAND_IN_RUNTIMES = ("xen-cri",)
@@ -90,6 +93,16 @@ class Layout:
     def unhealthy_devices(self) -> Path:
         """Return the file that lists the devices that the plugin must report as unhealthy, one id per line."""
         return self.configuration / "unhealthy_devices"
+
+    @property
+    def plugin_switches(self) -> Path:
+        """Return the file of words that change how the device plugin behaves: `gpus=1`, `never-ready`, `spread`, ..."""
+        return self.configuration / "plugin_switches"
+
+    @property
+    def mps(self) -> Path:
+        """Return the directory of the stand-in of the MPS control daemon."""
+        return self.root / "mps"
 
     def kubeconfig(self, user: str = "admin") -> Path:
         """Return a user's kubeconfig."""

@@ -15,6 +15,10 @@ PACKAGES = {  # package: what must be there
     "iproute2": "ip",
     "openssl": "openssl",
     "gcc": "gcc",
+    "prometheus": "prometheus",
+    "podman": "podman",
+    "openssh-server": "sshd",
+    "openssh-client": "ssh",
 }
 
 

@@ -13,8 +13,10 @@ import pytest
 
 from e2e import cluster, images
 from e2e.layout import PRODUCT_IMAGE, Layout, run_directory
+from e2e.prometheus import running_prometheus
 from e2e.timings import Timings
-from tests.e2e.real_cluster import NAMESPACE, RealCluster
+from tests.e2e.real_cluster import NAMESPACE, RealCluster, eventually
+from tests.e2e.shared_node import SharedNode, install_plugin_files, state_of
 
 _timings = Timings()
 
@@ -70,6 +72,28 @@ def namespace(real_cluster: RealCluster) -> Iterator[str]:
         time.sleep(0.5)
     real_cluster.kubectl("delete", "jobs,pods", "-n", NAMESPACE, "--all", "--grace-period=1")
     assert left == [], "objects were left behind"
+
+
+@pytest.fixture(scope="module")
+def node_with_one_gpu(real_cluster: RealCluster) -> Iterator[SharedNode]:
+    """Leave the node one GPU, give its plugin the files of the documentation, and start Prometheus."""
+    layout = real_cluster.own
+    all_gpus = state_of(real_cluster)
+    install_plugin_files(real_cluster)
+    try:
+        with running_prometheus(layout, NAMESPACE) as address:
+            yield SharedNode(real_cluster, address, all_gpus).with_gpus(1)
+    finally:
+        layout.plugin_switches.write_text("")
+    eventually("all GPUs are back", lambda: state_of(real_cluster) == all_gpus, 30)
+
+
+@pytest.fixture
+def shared(node_with_one_gpu: SharedNode, namespace: str) -> Iterator[SharedNode]:
+    """Give the node, and see that a test leaves it as it was."""
+    yield node_with_one_gpu
+    node_with_one_gpu.turn()
+    node_with_one_gpu.is_back()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

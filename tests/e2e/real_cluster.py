@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from e2e.layout import Layout, kubernetes_directory
+from e2e.layout import REPOSITORY, Layout, kubernetes_directory
 
 NAMESPACE = "gputax"
 OURS = "app.kubernetes.io/name=gputax"
@@ -75,6 +75,17 @@ class RealCluster:
             timeout=timeout_s,
         )  # fmt: skip
 
+    def least_kubeconfig(self, directory: Path) -> tuple[Path, str]:
+        """Return a kubeconfig of the service account of kubernetes/access, and the token in it."""
+        self.kubectl("apply", "-k", str(REPOSITORY / "kubernetes/access"))
+        token = self.kubectl("create", "token", "gputax", "-n", NAMESPACE).strip()
+        config = json.loads(self.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
+        config["users"][0]["user"] = {"token": token}
+        path = directory / "least.kubeconfig"
+        path.write_text(json.dumps(config))
+        path.chmod(0o600)
+        return path, token
+
     def begin(self, *words: str, cwd: Path) -> subprocess.Popen[str]:
         """Start gputax and leave it running, for a fault to meet it."""
         return subprocess.Popen(
@@ -95,3 +106,11 @@ def eventually(what: str, holds: Callable[[], Any], limit_s: float = 60) -> Any:
         assert time.monotonic() < deadline, f"not within {limit_s:.0f} s: {what}"
         time.sleep(0.2)
     return value
+
+
+def calls_since(cluster: RealCluster, position: int) -> list[dict[str, Any]]:
+    """Return what was asked of the API since the audit log had this size, by others than kubectl."""
+    with cluster.own.audit_log.open() as file:
+        file.seek(position)
+        calls = [json.loads(line) for line in file]
+    return [each for each in calls if "kubectl" not in each.get("userAgent", "")]

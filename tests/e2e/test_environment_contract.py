@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -24,7 +23,6 @@ from tests.e2e.real_cluster import NAMESPACE, RealCluster
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("namespace")]
 SYNTHETIC = Setup("resnet50", engine="synthetic:latency_us=1")
 DRIVER = Setup("micro:launch", engine="driver", device="software")
-ACCESS = Path(__file__).resolve().parents[2] / "kubernetes/access"
 
 
 @pytest.fixture
@@ -105,12 +103,7 @@ def test_behind_the_proxy_every_call_is_counted_on_both_sides(places: Places, re
 
 
 def test_the_role_of_the_manifests_is_enough(real_cluster: RealCluster, tmp_path: Path) -> None:
-    real_cluster.kubectl("apply", "-k", str(ACCESS))
-    token = real_cluster.kubectl("create", "token", "gputax", "-n", NAMESPACE).strip()
-    config = json.loads(real_cluster.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
-    config["users"][0]["user"] = {"token": token}
-    least = tmp_path / "least.kubeconfig"
-    least.write_text(json.dumps(config))
+    least, token = real_cluster.least_kubeconfig(tmp_path)
     words = ["run", "--env", "k8s", "--image", real_cluster.image, "--cpus", "1", "--engine", "synthetic"]
     (tmp_path / "short.toml").write_text('scenarios = ["saturate"]\n[saturate]\nbatch = [1]\nduration_s = 0.3\n')
     done = real_cluster.gputax(*words, "--suite", "short.toml", "--out", "o", cwd=tmp_path, kubeconfig=least)

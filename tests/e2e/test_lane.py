@@ -9,6 +9,7 @@ import pytest
 
 from e2e import cluster as lane
 from e2e.device_offer import gpu_uuid
+from e2e.processes import ClusterError
 from tests.e2e.real_cluster import RealCluster, eventually
 
 pytestmark = pytest.mark.e2e
@@ -85,5 +86,5 @@ def test_a_runtime_class_routes_to_its_handler_with_its_overhead(pods: RealClust
 
 def test_a_second_cluster_is_refused_while_one_runs(real_cluster: RealCluster) -> None:
     assert real_cluster.own
-    with pytest.raises(lane.ClusterError, match="already runs"):
+    with pytest.raises(ClusterError, match="already runs"):
         lane.up()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.layout import NODE_NAME
-from tests.e2e.real_cluster import RealCluster
+from tests.e2e.real_cluster import RealCluster, calls_since
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("namespace")]
 
@@ -67,15 +67,11 @@ def test_duet_bare_k8s_judges_the_pod_against_one_percent(real_cluster: RealClus
 def test_a_run_watches_its_pods_once_and_asks_the_api_little(
     real_cluster: RealCluster, tmp_path: Path, suite: str
 ) -> None:
-    audit = real_cluster.own.audit_log
-    before = audit.stat().st_size
+    before = real_cluster.own.audit_log.stat().st_size
     words = ["run", "--env", "k8s", "--image", real_cluster.image, "--suite", suite, "--out", "calls", "--cpus", "1"]
     done = real_cluster.gputax(*words, "--engine", "synthetic:latency_us=1000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    with audit.open() as file:
-        file.seek(before)
-        calls = [json.loads(line) for line in file]
-    ours = [each for each in calls if "kubectl" not in each.get("userAgent", "") and "gputax" in each["requestURI"]]
+    ours = [each for each in calls_since(real_cluster, before) if "gputax" in each["requestURI"]]
     watches = {each["auditID"] for each in ours if each["verb"] == "watch"}
     assert len(watches) == 1
     # Create, watch (told twice: begun and ended), exec, log, delete, and looking for pods of runs that were killed.
