@@ -66,7 +66,7 @@ def test_an_injected_overhead_comes_back_with_its_proof(gputax: Gputax, tmp_path
 @pytest.mark.parametrize("scenario", ["offline", "server"])
 def test_loadgen_scenarios_are_paired_too(gputax: Gputax, scenario: str) -> None:
     done = gputax(
-        "duet", "bare", "bare", "--engine", TWO_MS, "--engine-b", "synthetic:latency_us=3000", "--scenario", scenario,
+        "duet", "bare", "bare", "--engine", TWO_MS, "--engine-b", "synthetic:latency_us=6000", "--scenario", scenario,
         "--batch", "2", "--max-time", "14", "--no-control", "--out", "d", "--json",
     )  # fmt: skip
     assert done.returncode in (6, 7), done.stderr

@@ -58,7 +58,7 @@ class Cloud:
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
-            timeout=40,
+            timeout=120,
             env=self.environment(**further),
         )
 
@@ -80,7 +80,7 @@ class Cloud:
         if by is signal.SIGKILL:
             # Nobody is left to end the child, as after a crash.
             os.kill(int((self.home / "hanging").read_text()), signal.SIGKILL)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=120)
         return process.returncode, output
 
     def fail(self, match: str, output: str = "ERROR: (gcloud) something broke", **further: Any) -> None:
