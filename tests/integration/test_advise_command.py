@@ -27,7 +27,7 @@ def test_a_results_directory(gputax: Gputax, results: Path) -> None:
     done = gputax("advise", "shared", "--slo", "p99=50ms", "--price", "0.5")
     assert done.returncode == 0, done.stderr
     flat = " ".join(done.stdout.split())
-    assert flat.startswith("CPU, shared with 3 tenants meets p99 ≤ 50 ms: p99 4")
+    assert flat.startswith("CPU, shared with 3 tenants meets p99 ≤ 50 ms: measured p99 of the worst tenant 4")
     assert "says nothing of a GPU" in flat
     assert "CPU (Test CPU), not a GPU: p99 ≤ 50 ms" in flat
     assert done.stderr == ""
@@ -69,6 +69,15 @@ def test_one_point_is_no_curve(gputax: Gputax, tmp_path: Path) -> None:
     assert "needs another number of tenants than 1" in done.stderr
     assert "gputax share --tech mps --tenants 1,3,5,7" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_neighbours_experiment_is_not_what_advise_needs(gputax: Gputax, tmp_path: Path) -> None:
+    made = record(plan={"victim": "single-stream", "aggressors": ["compute"]})
+    (tmp_path / "sharing.json").write_text(made.model_dump_json())
+    done = gputax("advise", ".", "--slo", "mean=50ms")
+    assert done.returncode == 5
+    assert "this is a neighbours experiment" in done.stderr
+    assert "gputax share --env bare --tenants 1,3,5,7 --out DIR" in done.stderr
 
 
 def test_a_directory_of_something_else(gputax: Gputax, tmp_path: Path) -> None:

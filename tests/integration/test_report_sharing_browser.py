@@ -131,6 +131,7 @@ def test_the_number_in_a_cell_of_the_heat_map_is_readable_on_its_colour(
     by_text = {text: luminance(fill) for _, fill, _, text in found}
     steps = [abs(by_text[text] - paper) for text in ("(+1.2 %)", "+38.0 %", "+160 %", "+720 %")]
     assert steps == sorted(steps), "the more, the further from the paper"
+    assert by_text["(+1.2 %)"] == paper, "what may be chance is as pale as the page, in both schemes"
     assert by_text["invalid"] != by_text["(+1.2 %)"], "what does not count has no colour of the scale"
 
 

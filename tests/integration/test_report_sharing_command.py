@@ -67,7 +67,7 @@ def test_markdown_goes_with_its_charts(results: Path, tmp_path: Path) -> None:
     run(results / "share", "--out", "comparison.md")
     drawn = sorted(file.name for file in tmp_path.glob("comparison-*.svg"))
     assert drawn == [f"comparison-sharing-{kind}-1.svg" for kind in ("fairness", "latency", "p99", "throughput")]
-    assert "| technique | 7 Pods | 5 Pods | 3 Pods | 1 Pod |" in (tmp_path / "comparison.md").read_text()
+    assert "| technique | 7 tenants | 5 tenants | 3 tenants | 1 tenant |" in (tmp_path / "comparison.md").read_text()
 
 
 def test_devices_stay_apart_in_json(results: Path) -> None:

@@ -7,11 +7,11 @@ import math
 from typing import Any
 
 from gputax import __version__
-from gputax.advise.advice import Advice, Considered, Row, throughput_factor
-from gputax.advise.wording import answer, notes
+from gputax.advise.advice import Advice, Considered
+from gputax.advise.rows import Row, Triple, throughput_factor
+from gputax.advise.wording import all_notices, answer, notes
 
 ADVICE_SCHEMA_VERSION = 1
-Triple = tuple[float, float | None, float | None]
 
 
 def advice_data(advice: Advice) -> dict[str, Any]:
@@ -59,14 +59,17 @@ def _row(row: Row) -> dict[str, Any]:
                 "unit": "1/s" if figure.name == "rate" else "ms",
                 **_triple((figure.value, figure.low, figure.high)),
                 "measured": figure.measured,
+                "of_worst_tenant": figure.of_worst,
                 "limit": figure.limit,
                 "meets": figure.meets,
             }
             for figure in row.figures
         ],
         "aggregate_per_s": _triple(row.aggregate_per_s),
+        "measured_per_s": row.measured_per_s,
         "cost_per_million": row.cost_per_million,
         "meets": row.meets,
+        "judged_by": "interval" if row.has_interval else "value, no interval",
         "why_unsure": row.why_unsure,
     }
 
@@ -83,6 +86,7 @@ def _model(each: Considered) -> dict[str, Any]:
         "title": model.technique.title,
         "entitlement": model.series.entitlement,
         "capacity": model.series.capacity,
+        "capacity_why": model.series.capacity_why,
         "form": model.fit.form.name,
         "formula": model.fit.form.formula,
         "choice": model.choice,
@@ -104,7 +108,9 @@ def _model(each: Considered) -> dict[str, Any]:
             {"statistic": ratio.statistic, "value": math.exp(ratio.log), "tenants": list(ratio.tenants)}
             for ratio in each.ratios
         ],
-        "warnings": [
-            notice.to_dict() for notice in (*model.notices, *(each for ratio in each.ratios for each in ratio.notices))
-        ],
+        "worst_tenant_over_all": {
+            uneven.statistic: {str(count): math.exp(uneven.at(count).at_worst) for count in sorted(uneven.by_count)}
+            for uneven in each.uneven
+        },
+        "warnings": [notice.to_dict() for notice in all_notices(each)],
     }

@@ -36,6 +36,7 @@ LARGEST_RESIDUAL_PERCENT = 5.0
 # A rival must be this much better before it is named: leave-one-out errors of four points are rough.
 CLEARLY_BETTER = 0.5
 NOTEWORTHY_ERROR = 0.02
+NO_INTERVAL = "no interval: with neither repeats nor residuals it is unknown, and only the values are judged"
 
 
 class CurvePoint(NamedTuple):
@@ -77,6 +78,8 @@ class Fitted:
 
     series: Series
     """What it was fitted to."""
+    whole: Series
+    """All that was measured: also what the fit was kept from seeing."""
     fit: Fit
     choice: str
     """Why this form."""
@@ -150,7 +153,7 @@ def fit_series(series: Series, only: Sequence[int] = ()) -> Fitted | Refused:
     form, choice = _choose(possible, observed, series.technique)
     fitted = fit(form, observed)
     held_out = _held_out(fitted, series, used)
-    return Fitted(used, fitted, choice, (*used.notices, *_checks(fitted, observed, series.technique)), held_out)
+    return Fitted(used, series, fitted, choice, (*used.notices, *_checks(fitted, observed, series.technique)), held_out)
 
 
 def forms_for(technique: Technique) -> tuple[Form, ...]:
@@ -199,7 +202,7 @@ def _checks(fitted: Fit, observed: Sequence[Observed], technique: Technique) -> 
     elif fitted.repeats_df == 0 and worst > LARGEST_RESIDUAL_PERCENT:
         found.append(Notice("lack-of-fit", f"lack of fit: residuals up to {worst:.1f} %", worst))
     if fitted.repeats_df == 0:
-        text = "no repeats: the interval is from the residuals" if fitted.has_interval else "no repeats, no interval"
+        text = "no repeats: the interval is from the residuals" if fitted.has_interval else NO_INTERVAL
         found.append(Notice("no-spread", text))
     rival = _better_rival(fitted.form, observed)
     if rival:

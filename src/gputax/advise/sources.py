@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from gputax.advise.table import Point, Run, Series, Table, from_record
+from gputax.advise.table import Point, Run, Series, Table, from_record, memory_room
 from gputax.errors import ResultsError, unknown_name
 from gputax.plan.sharing import TECHNIQUES
 from gputax.results.importers.source import printable
@@ -22,7 +22,22 @@ def read_table(results: str) -> Table:
     """Read a directory with `sharing.json`, that file itself, or `published:NAME`."""
     if results.startswith(PUBLISHED_PREFIX):
         return published_table(results.removeprefix(PUBLISHED_PREFIX))
-    return from_record(read_sharing(Path(results)))
+    record = read_sharing(Path(results))
+    if not record.cells and (record.neighbours or record.isolation or "aggressors" in record.plan):
+        raise _neighbours_only(record, results)
+    return from_record(record)
+
+
+def _neighbours_only(record: SharingRecord, results: str) -> ResultsError:
+    names = dict.fromkeys([*(row.technique for row in record.neighbours), *(row.technique for row in record.isolation)])
+    tech = f"--tech {','.join(map(printable, names))} " if names else ""
+    return ResultsError(
+        "this is a neighbours experiment: it tells what one tenant suffers beside another, not how latency grows with "
+        "the number of tenants, which is what advise fits",
+        where=printable(results, 4096),
+        next_step=f"gputax share --env {printable(record.place)} {tech}--tenants 1,3,5,7 --out DIR, then "
+        "gputax advise DIR; gputax report shows the neighbours",
+    )
 
 
 def read_sharing(path: Path) -> SharingRecord:
@@ -52,16 +67,19 @@ def published_table(name: str) -> Table:
             f"numbers: {data['numbers']}",
             f"date: {data['date']}",
         ),
-        series=tuple(_series(each, facts, _MS[data["unit"]]) for each, facts in data["techniques"].items()),
+        series=tuple(
+            _series(each, facts, _MS[data["unit"]], data["device_memory_gb"])
+            for each, facts in data["techniques"].items()
+        ),
         published=True,
     )
 
 
-def _series(name: str, facts: dict[str, Any], ms: float) -> Series:
-    points = (Point(int(tenants), (Run(mean_ms=value * ms),)) for tenants, value in facts["mean"].items())
-    return Series(
-        TECHNIQUES[name],
-        tuple(sorted(points, key=lambda point: point.tenants)),
-        entitlement=facts["entitlement"],
-        capacity=facts.get("capacity"),
-    )
+def _series(name: str, facts: dict[str, Any], ms: float, device_memory_gb: float) -> Series:
+    found = (Point(int(tenants), (Run(mean_ms=value * ms),)) for tenants, value in facts["mean"].items())
+    points = tuple(sorted(found, key=lambda point: point.tenants))
+    room = memory_room((facts["memory_gb"], device_memory_gb), points[-1].tenants)
+    if "capacity" in facts:
+        room = (facts["capacity"], facts["entitlement"])
+    capacity, why = room or (None, "")
+    return Series(TECHNIQUES[name], points, entitlement=facts["entitlement"], capacity=capacity, capacity_why=why)

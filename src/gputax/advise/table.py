@@ -17,6 +17,8 @@ from gputax.results.sharing import SharedCell, SharingRecord, TenantResult
 
 # Above this the tenants' mean says little of what the worst one sees.
 UNEVEN_PERCENT = 5.0
+CAP_AS_SIZE = 1.1
+MB_PER_GB = 1024.0
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,11 @@ class Run:
     aggregate_per_s: float | None = None
     """None where the source does not tell it."""
     worst_mean_ms: float | None = None
+    """Of the tenant that waited longest; None where the source does not tell of single tenants."""
+    worst_percentiles_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """The largest of the tenants' own, only where each tenant has one."""
+    slowest_per_s: float | None = None
+    """What the tenant with the fewest inferences got."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,9 @@ class Series:
     points: tuple[Point, ...]
     entitlement: str = ""
     capacity: int | None = None
-    """The most tenants that this configuration admits; None: not limited by it."""
+    """The most tenants that this configuration admits; None: not limited by it, as far as the source tells."""
+    capacity_why: str = ""
+    """What there is no more room in, e.g. `10 GB each of 80 GB`."""
     notices: tuple[Notice, ...] = ()
     changing_slices: bool = False
     """The tenants' slices had different sizes, so the points are not of one partition."""
@@ -133,11 +142,16 @@ def _series(name: str, cells: Sequence[SharedCell], record: SharingRecord) -> Se
     texts = dict.fromkeys(printable(result.entitlement) for cell in cells for result in cell.results)
     several = len(shares) > 1 or (shares == {None} and len(texts) > 1)
     share = next(iter(shares)) if len(shares) == 1 else None
+    capacity, why = _capacity(technique, share, record, max(counts)), ""
+    fitting = memory_room(_memory_gb(cells), max(counts))
+    if fitting is not None and (capacity is None or fitting[0] < capacity):
+        capacity, why = fitting
     return Series(
         technique,
         points,
         entitlement=" | ".join(texts),
-        capacity=_capacity(technique, share, record, max(counts)),
+        capacity=capacity,
+        capacity_why=why,
         notices=(*_uneven(points), *_changing_cap(technique, several)),
         changing_slices=technique.bound == "slice" and several,
     )
@@ -155,6 +169,35 @@ def _capacity(technique: Technique, share: float | None, record: SharingRecord, 
         slices = record.plan.get("slices")
         return max(measured, slices if isinstance(slices, int) else 0)
     return None
+
+
+def memory_room(each_and_whole_gb: tuple[float, float] | None, measured: int) -> tuple[int, str] | None:
+    """Return how many tenants fit into the device's memory, and why no more; None where the source does not tell."""
+    if each_and_whole_gb is None:
+        return None
+    each, whole = each_and_whole_gb
+    return max(measured, math.floor(whole / each + 0.01)), f"{each:.3g} GB each of {whole:.3g} GB"
+
+
+def _memory_gb(cells: Sequence[SharedCell]) -> tuple[float, float] | None:
+    """Return the cap on a tenant's memory and the device's size, as the evidence of the technique has them."""
+    caps, sizes = set(), set()
+    for cell in cells:
+        limits, reports = cell.evidence.get("limits"), cell.evidence.get("driver_reports")
+        caps.add(limits.get("memory_cap_mb") if isinstance(limits, dict) else None)
+        for report in reports if isinstance(reports, list) else ():
+            sizes.add(report.get("memory_total_mb") if isinstance(report, dict) else None)
+    if len(caps) != 1 or len(sizes) != 1:
+        return None
+    cap_mb, size_mb = (_size_mb(each) for each in (*caps, *sizes))
+    # A driver that tells the cap as the device's size tells nothing of the device.
+    if cap_mb is None or size_mb is None or size_mb <= CAP_AS_SIZE * cap_mb:
+        return None
+    return cap_mb / MB_PER_GB, size_mb / MB_PER_GB
+
+
+def _size_mb(found: object) -> float | None:
+    return float(found) if isinstance(found, int | float) and 0.0 < found < math.inf else None
 
 
 def _uneven(points: Sequence[Point]) -> tuple[Notice, ...]:
@@ -179,14 +222,26 @@ def _changing_cap(technique: Technique, several: bool) -> tuple[Notice, ...]:
 
 def _run(cell: SharedCell) -> Run:
     for result in cell.results:
-        _refuse_nonsense(cell, f" of tenant {result.tenant}", {"inferences": result.inferences, **_latencies(result)})
+        _refuse_nonsense(cell, f" of tenant {result.tenant}", _of_tenant(result))
     _refuse_nonsense(cell, "", {"aggregate_per_s": cell.aggregate_per_s, **_latencies(cell)})
     mean_ms = cell.mean_ms or _mean_ms(cell.results)
     of_all = {name: getattr(cell, f"{name}_ms") for name in PERCENTILES}
     percentiles = {name: value for name, value in of_all.items() if value is not None}
     if cell.mean_ms is None:
         percentiles = _typical_percentiles(cell.results, mean_ms)
-    return Run(mean_ms, percentiles, cell.aggregate_per_s, max(result.mean_ms for result in cell.results))
+    return Run(
+        mean_ms,
+        percentiles,
+        cell.aggregate_per_s,
+        worst_mean_ms=max(result.mean_ms for result in cell.results),
+        worst_percentiles_ms=_worst_percentiles(cell.results),
+        slowest_per_s=min(result.throughput_per_s for result in cell.results),
+    )
+
+
+def _worst_percentiles(results: Sequence[TenantResult]) -> dict[str, float]:
+    found = {name: [getattr(result, f"{name}_ms") for result in results] for name in PERCENTILES}
+    return {name: max(values) for name, values in found.items() if None not in values}
 
 
 def _mean_ms(results: Sequence[TenantResult]) -> float:
@@ -203,6 +258,10 @@ def _typical_percentiles(results: Sequence[TenantResult], mean_ms: float) -> dic
             logs = [math.log(value / result.mean_ms) for value, result in zip(values, results, strict=True)]
             found[name] = mean_ms * math.exp(sum(logs) / len(logs))
     return found
+
+
+def _of_tenant(result: TenantResult) -> dict[str, float | None]:
+    return {"inferences": result.inferences, "throughput_per_s": result.throughput_per_s, **_latencies(result)}
 
 
 def _latencies(figures: SharedCell | TenantResult) -> dict[str, float | None]:

@@ -35,7 +35,7 @@ class Question:
     price_per_h: float | None = None
     currency: str = ""
     up_to: int | None = None
-    """The most tenants to look at; None: twice what was measured."""
+    """The most tenants to look at; None: as many as were measured."""
 
     def __str__(self) -> str:
         words = [str(target) for target in self.targets]
@@ -53,11 +53,20 @@ def parse_target(text: str) -> Target:
         raise unknown_name("statistic", name, STATISTICS)
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(us|µs|ms|s)", value)
     if not found:
-        raise UsageError(f"--slo {text!r}: {value!r} is no time with a unit (us, ms, s)", next_step=_EXAMPLE)
+        raise UsageError(
+            f"--slo {text!r}: {value!r} is no time with a unit (us, ms, s)", next_step=_with_unit(name, value)
+        )
     at_most_ms = float(found[1]) * _UNITS_MS[found[2]]
     if not 0.0 < at_most_ms < math.inf:
         raise UsageError(f"--slo {text!r}: the target must be above zero", next_step=_EXAMPLE)
     return Target(name, at_most_ms)
+
+
+def _with_unit(name: str, value: str) -> str:
+    """Return the same target as it may have been meant."""
+    if not re.fullmatch(r"\d{1,9}(?:\.\d{0,9})?", value) or not float(value):
+        return _EXAMPLE
+    return f"say which unit: --slo {name}={value}ms, or {name}={value}s"
 
 
 def parse_targets(texts: tuple[str, ...]) -> tuple[Target, ...]:

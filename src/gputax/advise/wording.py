@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
-from gputax.advise.advice import Advice, Considered, Figure, Row, throughput_factor
+from gputax.advise.advice import Advice, Considered
+from gputax.advise.evenness import RATE
 from gputax.advise.models import Fitted, HeldOut
+from gputax.advise.rows import Figure, Row, throughput_factor
+from gputax.plan.warnings import Notice
 
 # Two throughputs that differ by less are the same to anyone who pays.
 SAME_THROUGHPUT = 1.01
@@ -35,18 +38,26 @@ def answer(advice: Advice) -> str:
     """Say which technique and how many tenants, how sure it is, and what it costs."""
     sentences = [_answer(advice)]
     best = advice.best()
-    if best is not None and best.basis != "measured":
+    if best is not None and not best.was_measured:
         sentences.append(_measured_best(advice))
     cheapest = advice.cheapest()
     if (
         best is not None
         and cheapest is not None
         and advice.question.rate_per_s is None
-        and cheapest.aggregate_per_s[0] > SAME_THROUGHPUT * best.aggregate_per_s[0]
+        and cheapest.per_s > SAME_THROUGHPUT * best.per_s
     ):
         sentences.append(
             f"Cheapest per inference: {cheapest.title} with {_tenants(cheapest)}{_gain(advice, cheapest)}."
         )
+    sentences += _starved(advice)
+    if advice.question.up_to is not None:
+        named = {row.technique for row in advice.named}
+        sentences += [
+            no_room(each)
+            for each in advice.considered
+            if each.model.technique.name in named and advice.question.up_to > _capacity(each)
+        ]
     if advice.table.stand_in:
         sentences.append(STAND_IN)
     return " ".join(sentences)
@@ -56,52 +67,94 @@ def _answer(advice: Advice) -> str:
     asked = advice.question
     best = advice.best()
     if best is not None:
-        return f"{best.title} with {_tenants(best)} meets {asked}: {_figures(best)}{_gain(advice, best)}."
+        by = "" if best.has_interval else " by its value, with no interval"
+        return f"{best.title} with {_tenants(best)} meets {asked}{by}: {_figures(advice, best)}{_gain(advice, best)}."
     unsure = advice.likeliest()
     if unsure is not None:
-        why = unsure.why_unsure or "the target lies within the interval, or there is none"
-        likely = f"{unsure.title} with {_tenants(unsure)} may: {_figures(unsure)}"
-        return f"Unsure: nothing surely meets {asked}. {likely}; {why}."
-    nearest = min(advice.rows, key=_distance)
-    return f"Nothing meets {asked}. Nearest: {nearest.title} with {_tenants(nearest)}: {_figures(nearest)}."
+        likely = f"{unsure.title} with {_tenants(unsure)} may: {_figures(advice, unsure)}"
+        return f"Unsure: nothing surely meets {asked}. {likely}; {unsure.why_unsure}."
+    nearest = advice.nearest()
+    return f"Nothing meets {asked}. Nearest: {nearest.title} with {_tenants(nearest)}: {_figures(advice, nearest)}."
 
 
 def _measured_best(advice: Advice) -> str:
     row = advice.best(measured=True)
     if row is None:
         return f"No {given(advice)} number of tenants surely meets it: measure this one before relying on it."
-    return f"Of what was {given(advice)}: {row.title} with {_tenants(row)}, {_figures(row)}{_gain(advice, row)}."
+    shown = f"{_figures(advice, row)}{_gain(advice, row)}"
+    return f"Of what was {given(advice)}: {row.title} with {_tenants(row)}, {shown}."
 
 
-def _distance(row: Row) -> float:
-    """Return the worst miss of a row as a factor."""
-    misses = [
-        figure.limit / figure.value if figure.name == "rate" else figure.value / figure.limit for figure in row.figures
-    ]
-    return max(misses)
+def _starved(advice: Advice) -> list[str]:
+    """Name, for each technique, the fewest tenants of which all together meet a mean that the worst one misses."""
+    found = []
+    for each in advice.considered:
+        for row in each.rows:
+            mean = next((figure for figure in row.figures if figure.name == "mean"), None)
+            if mean is None or row.measured_ms is None or mean.measured is None:
+                continue
+            if mean.holds(row.measured_ms) and not mean.holds(mean.measured):
+                found.append(
+                    f"{row.title} with {_tenants(row)}: the mean of all, {number(row.measured_ms)} ms, would meet it, "
+                    f"but the worst tenant's is {number(mean.measured)} ms."
+                )
+                break
+    return found
 
 
 def _tenants(row: Row) -> str:
     count = "1 tenant" if row.tenants == 1 else f"{row.tenants} tenants"
-    return count if row.basis == "measured" else f"{count} ({row.basis})"
+    basis = "left out of the fit" if row.basis == "left out" else row.basis
+    return count if row.basis == "measured" else f"{count} ({basis})"
 
 
-def _figures(row: Row) -> str:
-    return ", ".join(figure_text(figure) for figure in row.figures)
+def _figures(advice: Advice, row: Row) -> str:
+    return ", ".join(figure_text(figure, given(advice), row.tenants) for figure in row.figures)
 
 
-def figure_text(figure: Figure) -> str:
-    """Return `p99 41.2 ms (39.9 to 42.6)`."""
-    unit = "inferences/s each" if figure.name == "rate" else "ms"
-    name = "" if figure.name == "rate" else f"{figure.name} "
-    return f"{name}{number(figure.value)} {unit} ({between(figure.low, figure.high)})"
+def figure_text(figure: Figure, given: str, tenants: int) -> str:
+    """Return `measured p99 41.2 ms (model 41.0, 39.9 to 42.6)`, or `model p99 41.0 ms (39.9 to 42.6)`."""
+    of_worst = " of the worst tenant" if figure.of_worst and tenants > 1 else ""
+    bounds = between(figure.low, figure.high)
+    if figure.name == RATE:
+        return _rate_text(figure, given, " of the slowest tenant" if of_worst else " each", bounds)
+    name = f"{figure.name}{of_worst}"
+    if figure.measured is None:
+        return f"model {name} {number(figure.value)} ms ({bounds})"
+    return f"{given} {name} {number(figure.measured)} ms (model {number(figure.value)}, {bounds})"
+
+
+def _rate_text(figure: Figure, given: str, whose: str, bounds: str) -> str:
+    if figure.measured is None:
+        return f"model {number(figure.value)} inferences/s{whose} ({bounds})"
+    measured = f"{number(figure.measured)} inferences/s{whose}{_by(given)}"
+    return f"{measured} (model {number(figure.value)}, {bounds})"
+
+
+def _by(given: str) -> str:
+    """Say what a throughput rests on: the published table has means only."""
+    return " by the published mean" if given == "published" else " as measured"
 
 
 def _gain(advice: Advice, row: Row) -> str:
-    text = f", {number(row.aggregate_per_s[0])} inferences/s together"
+    by = " by the model" if row.measured_per_s is None else _by(given(advice))
+    text = f", {number(row.per_s)} inferences/s together{by}"
     if row.cost_per_million is None:
         return text
     return f"{text}, {cost_text(advice, row)} per million inferences"
+
+
+def _capacity(each: Considered) -> float:
+    return math.inf if each.model.series.capacity is None else each.model.series.capacity
+
+
+def no_room(each: Considered) -> str:
+    """Say beyond how many tenants there is no room, and why; empty where the source does not tell."""
+    series = each.model.series
+    if series.capacity is None:
+        return ""
+    why = f" ({series.capacity_why})" if series.capacity_why else ""
+    return f"{series.technique.title}: no room for more than {series.capacity} tenants{why}."
 
 
 def cost_text(advice: Advice, row: Row) -> str:
@@ -127,8 +180,25 @@ def model_lines(each: Considered) -> list[str]:
             bounds = ratio.uncertainty.around(ratio.log) or (None, None)
             shown = f"{number(math.exp(ratio.log))} ({between(*bounds)} for a new number of tenants)"
             lines.append(f"  {ratio.statistic} over mean: {shown}")
-    notices = [*model.notices, *(notice for ratio in each.ratios for notice in ratio.notices)]
-    lines += [f"  note: {notice.text}" for notice in notices]
+    lines += _worst_over_all(each)
+    lines += [f"  note: {notice.text}" for notice in all_notices(each)]
+    return lines
+
+
+def all_notices(each: Considered) -> list[Notice]:
+    """Return what is noted of the model and of what carries it to the question."""
+    of_ratios = (notice for ratio in each.ratios for notice in ratio.notices)
+    return [*each.model.notices, *of_ratios, *(notice for uneven in each.uneven for notice in uneven.notices)]
+
+
+def _worst_over_all(each: Considered) -> list[str]:
+    lines = []
+    for uneven in each.scales.uneven:
+        if uneven.known:
+            shown = ", ".join(
+                f"{count}: {math.exp(uneven.at(count).at_worst):.3f}" for count in sorted(uneven.by_count)
+            )
+            lines.append(f"  {uneven.statistic} of the worst tenant over that of all: {shown}")
     return lines
 
 
@@ -156,9 +226,18 @@ def notes(advice: Advice) -> list[str]:
     asked = advice.question
     lines = [
         "Intervals are 95 %, for a new run. Yes: the whole interval meets the target; no: none of it; else unsure.",
-        "interpolated, extrapolated: no run of so many tenants was fitted; whether their memory fits is not looked at.",
+        "interpolated, extrapolated: no run had so many tenants; whether their memory fits is known only where it says "
+        "no room.",
         "Tenants asked without a pause, as many as there are: with less load, latency is lower.",
     ]
+    if any(uneven.known for each in advice.considered for uneven in each.uneven):
+        lines.append("Latency and rate are those of each run's worst tenant: an average can hide one that is starved.")
+    if any(row.basis == "left out" for row in advice.rows):
+        lines.append(f"left out: {given(advice)}, but kept from the fit; the model and the figure must both meet it.")
+    if not all(row.has_interval for row in advice.rows):
+        lines.append("no interval: nothing tells how far the model may be off, so the values alone were judged.")
+    if advice.table.published:
+        lines.append("The source gives means only: together/s is tenants over its mean, as they ask without a pause.")
     if asked.price_per_h is not None:
         served = "what the tenants need" if asked.rate_per_s is not None else "all that the tenants can do"
         lines.append(f"Cost: {asked.price_per_h:g} {asked.currency}".rstrip() + f" per device hour, over {served}.")
@@ -169,8 +248,7 @@ def notes(advice: Advice) -> list[str]:
                 f"{each.model.technique.title}: throughput is {factor:.3g} x tenants / mean latency, as measured "
                 "(batch size, and the time between inferences)."
             )
-        if each.model.series.capacity is not None:
-            lines.append(f"{each.model.technique.title}: no room for more than {each.model.series.capacity} tenants.")
+        lines += [room] if (room := no_room(each)) else []
     lines += [f"No model of {each.technique.title}: {each.why}; next: {each.next_step}" for each in advice.refused]
     lines += [f"Claim: {advice.table.claim}."] if advice.table.claim else []
     lines += [f"Warning: {notice.text}" for notice in advice.table.notices]

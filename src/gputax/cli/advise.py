@@ -26,7 +26,7 @@ MOST_TENANTS = 1000
 @click.option("--rate", type=AtLeast(0), help="Inferences per second that each tenant needs.")
 @click.option("--price", type=AtLeast(0), help="What the device costs for an hour, e.g. 3.67.")
 @click.option("--currency", default="", help="The currency of --price, e.g. USD.")
-@click.option("--up-to", type=click.IntRange(1, MOST_TENANTS), help="Most tenants to look at. [default: 2 x measured]")
+@click.option("--up-to", type=click.IntRange(1, MOST_TENANTS), help="Most tenants to look at. [default: as measured]")
 @click.option(
     "--fit", "fit_to", default="", metavar="1,3", help="Fit to these tenants only: the others check the model."
 )

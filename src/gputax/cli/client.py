@@ -27,6 +27,9 @@ TECHNIQUE_VARIABLE = "GPUTAX_TECHNIQUE"
 DRIVER_SONAME = "libcuda.so.1"
 # The users' own tenant has one image; a few more keep one input from living in the processor's caches.
 SAMPLES = 4
+# One arrival in a microsecond: about what it takes to read the clock.
+MOST_PER_S = 1_000_000
+_RATES = f"e.g. --rate 20/s or --rate 0.5, at most {MOST_PER_S}/s; 5 in a minute are --rate 0.0833/s"
 _TIMES_NS = {"us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
@@ -48,7 +51,9 @@ _TIMES_NS = {"us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 @click.option("--address", default="0.0.0.0", show_default=True, help="Where /metrics listens.")
 @click.option("--duration", default="", metavar="TIME", help="e.g. 90s or 10m. [default: until SIGTERM or Ctrl-C]")
 @click.option("--warmup", default=1.0, show_default=True, type=AtLeast(0), help="Seconds that are not counted.")
-@click.option("--rate", default="", metavar="R/s", help="Poisson arrivals at this rate. [default: a closed loop]")
+@click.option(
+    "--rate", default="", metavar="R/s", help="Poisson arrivals per second: 20/s, 0.5. [default: a closed loop]"
+)
 @click.option("--goodput", default="", metavar="TIME", help="Count what was done within e.g. 100ms.")
 @click.option(
     "--technique", default="", envvar=TECHNIQUE_VARIABLE, metavar="NAME", help="How the device is shared: a label only."
@@ -115,9 +120,13 @@ def time_ns(text: str, option: str) -> int:
 
 def _rate(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(/s)?", text.strip())
-    rate = float(found[1]) if found else 0.0
+    if not found:
+        raise UsageError(f"--rate {text!r} is no rate per second: a plain number, with or without /s", next_step=_RATES)
+    rate = float(found[1])
     if not rate:
-        raise UsageError(f"--rate {text!r} is no rate above zero", next_step="e.g. --rate 20/s")
+        raise UsageError(f"--rate {text!r} is no rate above zero", next_step=_RATES)
+    if rate > MOST_PER_S:
+        raise UsageError(f"--rate {text!r} is more than {MOST_PER_S}/s, the most there is", next_step=_RATES)
     return rate
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputax.report import wording
 from gputax.report.model import Cell, Column, Table, text_cell
-from gputax.report.shared_points import Experiment, is_stand_in, neighbour_reason, technique_title
+from gputax.report.shared_points import Experiment, fails_by_nature, is_stand_in, neighbour_reason, technique_title
 from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, slowed
 from gputax.results.sharing import IsolationRow, NeighbourRow, SharedFigure
 
@@ -35,6 +35,11 @@ ISOLATION_COLUMNS = (
 )
 SLOWDOWN_NOTE = "Slowdown of the measured tenant's mean latency, in pairs of alone and beside; positive is slower."
 NOT_TRIED = "not tried"
+BY_NATURE = "by nature of the stand-in"
+NATURE_NOTE = (
+    "By nature of the stand-in: its tenants are processes of one user, and Linux lets a user read its own processes. "
+    "That says nothing of a technique of GPUs."
+)
 
 
 def neighbours_table(experiment: Experiment, victim: str | None = None) -> Table:
@@ -95,11 +100,13 @@ def isolation_table(experiment: Experiment) -> Table | None:
         )
         for row in experiment.record.isolation
     )
-    return Table("isolation", experiment.titled("isolation"), ISOLATION_COLUMNS, rows) if rows else None
+    notes = (NATURE_NOTE,) if any(fails_by_nature(row) for row in experiment.record.isolation) else ()
+    return Table("isolation", experiment.titled("isolation"), ISOLATION_COLUMNS, rows, notes) if rows else None
 
 
 def _result(row: IsolationRow) -> Cell:
     if row.passed is None:
         return Cell(f"{wording.DASH} {NOT_TRIED}", NOT_TRIED, tone="muted")
-    return Cell(wording.marked("pass" if row.passed else "fail"), "pass" if row.passed else "fail",
-                tone="pass" if row.passed else "fail")  # fmt: skip
+    if row.passed:
+        return Cell(wording.marked("pass"), "pass", tone="pass")
+    return Cell(wording.marked("fail"), "fail", detail=BY_NATURE if fails_by_nature(row) else "", tone="fail")

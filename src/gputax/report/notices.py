@@ -8,7 +8,14 @@ from collections.abc import Iterable, Sequence
 from gputax.report import wording
 from gputax.report.grouping import run_labels
 from gputax.report.model import Fact
-from gputax.report.shared_points import cell_reasons, experiments_of, neighbour_reason, technique_title
+from gputax.report.sample_files import Unreadable
+from gputax.report.shared_points import (
+    cell_reasons,
+    experiments_of,
+    fails_by_nature,
+    neighbour_reason,
+    technique_title,
+)
 from gputax.report.sources import ComparisonSource, RunSource, Sources
 from gputax.results.comparison import Resolution
 from gputax.results.record import Benchmark, WarningRecord
@@ -17,6 +24,7 @@ from gputax.results.sharing import NeighbourRow, SharingRecord
 # The tables explain their own dashes.
 EXPLAINED_BY_TABLES = ("too-few-samples",)
 NOT_ACTIVE = Fact("the layer was not active while it was measured.", "fail")
+UNCHECKED = "The figures are those of the document, and cannot be computed again."
 UNPAIRED = "Unpaired comparison, which is weaker: `gputax duet` measures both sides in alternation."
 NOTHING_COMPARED = (
     "No verdict: nothing was compared. `gputax compare A B` judges results on disk, `gputax duet` measures in pairs."
@@ -63,8 +71,8 @@ def warnings_of(sources: Sources) -> tuple[Fact, ...]:
     for source in sources.comparisons:
         for place, fact in _comparison_warnings(source):
             places.setdefault(fact, []).append(place)
-    for experiment in experiments_of(sources.sharing):
-        for fact in _sharing_warnings(experiment.record):
+    for experiment, shared in zip(experiments_of(sources.sharing), sources.sharing, strict=True):
+        for fact in (*_sharing_warnings(experiment.record), *_sample_warnings(shared.samples)):
             places.setdefault(fact, []).append(experiment.title)
     return tuple(
         Fact(f"{wording.joined(list(dict.fromkeys(where)))}: {fact.text}", fact.tone) for fact, where in places.items()
@@ -144,12 +152,36 @@ def _sharing_warnings(record: SharingRecord) -> list[Fact]:
     found += [
         Fact(f"isolation is broken: {technique_title(row.technique)}, {row.check}: {row.text}", "fail")
         for row in record.isolation
-        if row.passed is False
+        if row.passed is False and not fails_by_nature(row)
     ]
     found += [Fact(warning.text) for warning in record.warnings]
     remarks = [(cell.cell, warning) for cell in record.cells if cell.valid for warning in cell.warnings]
     remarks += [(_beside(row), warning) for row in record.neighbours if row.valid for warning in row.warnings]
-    return found + _worst_of_each(remarks)
+    return [*found, *_worst_of_each(remarks), *_open_by_nature(record)]
+
+
+def _open_by_nature(record: SharingRecord) -> list[Fact]:
+    """Return what stand-ins cannot promise: to be known, and last, because no measurement went wrong."""
+    by_text: dict[str, list[str]] = {}
+    for row in record.isolation:
+        if fails_by_nature(row):
+            by_text.setdefault(row.text, []).append(technique_title(row.technique))
+    return [
+        Fact(f"{wording.joined(names)}: memory is not isolated, by nature of a stand-in: {text}")
+        for text, names in by_text.items()
+    ]
+
+
+def _sample_warnings(samples: Unreadable) -> list[Fact]:
+    """Return which samples nobody can look at again; the figures are the document's own and stand without them."""
+    found = []
+    if samples.damaged:
+        found.append(
+            Fact(f"cannot be read: {wording.some(samples.damaged)}: cut short, or no Parquet file. {UNCHECKED}", "fail")
+        )
+    if samples.missing:
+        found.append(Fact(f"cannot be read: {wording.some(samples.missing)}: missing. {UNCHECKED}"))
+    return found
 
 
 def _beside(row: NeighbourRow) -> str:

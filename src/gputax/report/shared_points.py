@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from gputax.plan.sharing import TECHNIQUES
 from gputax.report import wording
 from gputax.report.sources import SharingSource
-from gputax.results.sharing import NeighbourRow, SharedCell, SharedRow, SharingRecord
+from gputax.results.sharing import IsolationRow, NeighbourRow, SharedCell, SharedRow, SharingRecord
 
 # How `plan.sharing.ShareCell` names a cell: a failure has only this name.
 CELL_NAME = re.compile(r"(.+)-t(\d+)-r\d+")
+FOREIGN_MEMORY = "no foreign memory readable"
 NOT_PROVEN = "nothing proves that the technique was active"
 
 
@@ -67,6 +68,11 @@ def technique_title(name: str) -> str:
 def is_stand_in(name: str) -> bool:
     """Whether it is no technique of GPUs but shows the same experiment without one."""
     return name in TECHNIQUES and TECHNIQUES[name].stand_in
+
+
+def fails_by_nature(row: IsolationRow) -> bool:
+    """Whether a stand-in cannot keep this promise: its tenants are processes of one user, who may read them all."""
+    return row.passed is False and is_stand_in(row.technique) and row.check == FOREIGN_MEMORY
 
 
 def experiments_of(sources: Sequence[SharingSource]) -> tuple[Experiment, ...]:

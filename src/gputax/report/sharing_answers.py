@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from gputax.report import wording
 from gputax.report.model import Fact
-from gputax.report.shared_points import Experiment, Point, technique_title
+from gputax.report.shared_points import Experiment, Point, fails_by_nature, technique_title
 from gputax.results.sharing import NeighbourRow, SharedFigure, SharedRow
 
 LOWEST = "lowest"
+ONLY = "the only figure"
 HIGHER = "higher"
 NOT_DISTINGUISHABLE = "not distinguishable"
 NO_INTERVAL = "no interval"
@@ -50,8 +51,9 @@ def ranked(points: Sequence[Point]) -> list[tuple[Point, SharedRow, str]]:
     """Return the points with figures by mean latency, each with its standing against the lowest."""
     known = [(point, point.row) for point in points if point.row is not None]
     known.sort(key=lambda each: each[1].mean_ms.value or 0.0)
+    first = LOWEST if len(known) > 1 else ONLY
     return [
-        (point, row, LOWEST if i == 0 else standing(row.mean_ms, known[0][1].mean_ms))
+        (point, row, first if i == 0 else standing(row.mean_ms, known[0][1].mean_ms))
         for i, (point, row) in enumerate(known)
     ]
 
@@ -121,8 +123,11 @@ def _neighbours(experiment: Experiment, place: str) -> Fact:
     record = experiment.record
     rows = [row for row in record.neighbours if row.valid and wording.finite(row.slowdown_percent.value) is not None]
     techniques = dict.fromkeys(row.technique for row in rows)
-    worst = [_worst([row for row in rows if row.technique == name]) for name in techniques]
-    parts = [f"slowed most {wording.joined(worst)}"] if worst else []
+    worst = {name: _worst([row for row in rows if row.technique == name]) for name in techniques}
+    told = [text for text in worst.values() if text]
+    silent = [technique_title(name) for name, text in worst.items() if not text]
+    parts = [f"slowed most {wording.joined(told)}"] if told else []
+    parts += [f"no slowdown can be told from none under {wording.joined(silent)}"] if silent else []
     if record.neighbours and not rows:
         parts.append("no valid figure")
     text, failed = _isolation(experiment)
@@ -132,14 +137,19 @@ def _neighbours(experiment: Experiment, place: str) -> Fact:
 
 
 def _worst(rows: Sequence[NeighbourRow]) -> str:
-    worst = max(rows, key=lambda row: row.slowdown_percent.value or 0.0)
+    """Return the largest slowdown that is one; a larger figure whose interval holds none may be chance."""
+    certain = [row for row in rows if slower(row.slowdown_percent)]
+    if not certain:
+        return ""
+    worst = max(certain, key=lambda row: row.slowdown_percent.value or 0.0)
     cost = wording.overhead(worst.slowdown_percent.value, worst.slowdown_percent.ci95, "%")
-    none = _none(worst.slowdown_percent)
-    return f"by {worst.aggressor} under {technique_title(worst.technique)}, {cost}{none}"
+    return f"by {worst.aggressor} under {technique_title(worst.technique)}, {cost}"
 
 
-def _none(figure: SharedFigure) -> str:
-    return "" if slowed(figure) is not False else f", {NOT_DISTINGUISHABLE} from none"
+def slower(figure: SharedFigure) -> bool:
+    """Whether the whole interval lies above no slowdown."""
+    low, _ = wording.known_bounds(figure.ci95, "%")
+    return low is not None and low > 0.0
 
 
 def slowed(figure: SharedFigure) -> bool | None:
@@ -151,8 +161,17 @@ def slowed(figure: SharedFigure) -> bool | None:
 
 
 def _isolation(experiment: Experiment) -> tuple[str, int]:
-    """Return what became of the promises of isolation, and how many were broken."""
-    told = [row.passed for row in experiment.record.isolation]
+    """Return what became of the promises of isolation, and how many were broken that could have been kept."""
+    rows = experiment.record.isolation
+    natural = {row.technique for row in rows if fails_by_nature(row)}
+    text, failed = _held([row.passed for row in rows if not fails_by_nature(row)])
+    parts = [text] if text else []
+    if natural:
+        parts.append(f"memory is not isolated, by nature of the stand-in{'s' if len(natural) > 1 else ''}")
+    return "; ".join(parts), failed
+
+
+def _held(told: Sequence[bool | None]) -> tuple[str, int]:
     tried, failed = [passed for passed in told if passed is not None], told.count(False)
     if not told:
         return "", 0

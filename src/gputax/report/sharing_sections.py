@@ -26,8 +26,8 @@ TENANTS_CAPTION = (
     "of tenants stand beside each other to be seen."
 )
 NEIGHBOURS_CAPTION = (
-    "The number in a cell is the slowdown; the stronger the colour, the more. In brackets: not distinguishable from no "
-    "slowdown."
+    "The number in a cell is the slowdown; the stronger the colour, the more. In brackets, without a colour and with a "
+    "dashed edge: not distinguishable from no slowdown."
 )
 ANSWER_CHART = "sharing-latency"
 NO_FIGURE = "Cells that do not count are in no figure and no chart."

@@ -66,8 +66,12 @@ ENTITLEMENT_NOTE = (
 SLOWDOWN_NOTE = "Slowdown: the mean latency over that of one tenant of the same technique."
 STANDING_NOTE = f"{NOT_DISTINGUISHABLE.capitalize()}: its interval overlaps that of the lowest mean."
 FAIRNESS_NOTE = "Jain's index of the tenants' throughputs: 1 is the same for all, 1/N is all for one."
-PODS_NOTE = "A Pod stands for a tenant; here tenants are processes of one machine."
-SECONDS = 1e-3
+# Unit, its sign, how many of it a millisecond is, and the smallest mean in milliseconds that reads well in it.
+TIME_UNITS: tuple[tuple[str, str, float, float], ...] = (
+    ("seconds", "s", 1e-3, 1.0),
+    ("milliseconds", "ms", 1.0, 0.1),
+    ("microseconds", "µs", 1e3, 0.0),
+)
 
 
 def answer_table(experiment: Experiment) -> Table:
@@ -80,9 +84,11 @@ def answer_table(experiment: Experiment) -> Table:
     notes += [STANDING_NOTE] if any(standing == NOT_DISTINGUISHABLE for _, _, standing in order) else []
     notes += [wording.floors_note()] if any(wording.finite(row.p99_ms.value) is None for _, row, _ in order) else []
     title = f"{experiment.title}, {wording.counted(points[0].tenants, 'tenant')},"
-    return Table(
-        "sharing_answer", wording.on_device(title, [experiment.device]), ANSWER_COLUMNS, tuple(rows), tuple(notes)
+    # One figure alone stands against nothing.
+    columns = tuple(
+        replace(column, hidden=len(order) < 2) if column.key == "standing" else column for column in ANSWER_COLUMNS
     )
+    return Table("sharing_answer", wording.on_device(title, [experiment.device]), columns, tuple(rows), tuple(notes))
 
 
 def _answer_row(point: Point, standing: str) -> tuple[Cell, ...]:
@@ -149,31 +155,34 @@ def _plain_table(
 
 
 def pods_table(experiment: Experiment) -> Table | None:
-    """Return the table that users know: a row per technique, a column per number of Pods, mean seconds."""
+    """Return the table that users know: a row per technique, a column per number of Pods or tenants, means."""
     counts = sorted({point.tenants for point in experiment.points}, reverse=True)
     if not experiment.measured:
         return None
+    means = [wording.finite(row.mean_ms.value) or 0.0 for _, row in experiment.measured]
+    name, sign, scale, _ = next(unit for unit in TIME_UNITS if min(means) >= unit[3])
+    # Where it is not the users' own unit, every heading says so.
+    shown = "" if sign == "s" else sign
+    word = "Pod" if experiment.record.place == "k8s" else "tenant"
     columns = tuple(
-        Column(f"pods_{count}", f"{count} Pod{'s' if count > 1 else ''}", align="right", interval=True)
-        for count in counts
+        Column(f"pods_{count}", wording.counted(count, word), shown, align="right", interval=True) for count in counts
     )
     places = {(point.label, point.tenants): point for point in experiment.points}
     labels = list(dict.fromkeys(point.label for point in experiment.points))
     rows = tuple(
-        (text_cell(label), *(_seconds(places.get((label, count))) for count in counts)) for label in labels
+        (text_cell(label), *(_time(places.get((label, count)), scale) for count in counts)) for label in labels
     )  # fmt: skip
     notes = [_entitlements(experiment, label) for label in labels]
-    notes += [PODS_NOTE] if experiment.record.place == "bare" else []
-    title = experiment.titled("mean inference time in seconds by number of Pods")
+    title = experiment.titled(f"mean inference time in {name} by number of {word}s")
     return Table("pods", title, (TECHNIQUE, *columns), rows, tuple(note for note in notes if note))
 
 
-def _seconds(point: Point | None) -> Cell:
+def _time(point: Point | None, scale: float) -> Cell:
     if point is None:
         return Cell(wording.DASH)
     if point.row is None:
         return invalid_cell(point)
-    value, low, high = scaled(point.row.mean_ms, SECONDS)
+    value, low, high = scaled(point.row.mean_ms, scale)
     return Cell(wording.number(value), value, low, high)
 
 

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 from gputax.errors import ResultsError
 from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
+from gputax.report.sample_files import ALL_READABLE, Unreadable, unreadable
+from gputax.report.sharing_checks import refuse_nonsense
 from gputax.report.wording import plain
 from gputax.results.comparison import COMPARISON_NAME, COMPARISON_SCHEMA_VERSION, Comparison
 from gputax.results.reading import checked, read_json
@@ -55,6 +57,8 @@ class SharingSource:
 
     path: str
     record: SharingRecord
+    samples: Unreadable = ALL_READABLE
+    """Its samples that cannot be looked at again; the figures are the document's own."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +134,36 @@ def read_comparison(path: Path) -> Comparison:
             where=str(path),
             next_step=f"name the directory that holds it as {RECORD_NAME}",
         )
+    _refuse_no_object(data, "a comparison", "gputax compare A B --out DIR", path)
     return checked(Comparison, data, COMPARISON_SCHEMA_VERSION, "a comparison", str(path))
 
 
 def read_sharing(path: Path) -> SharingSource:
     """Read a sharing document, or say why it cannot be one of ours."""
-    record = checked(SharingRecord, read_json(path), SHARING_SCHEMA_VERSION, "a sharing experiment", str(path))
-    return SharingSource(str(path), record)
+    data = read_json(path)
+    _refuse_no_object(data, "a sharing experiment", "gputax share --out DIR", path)
+    try:
+        record = checked(SharingRecord, data, SHARING_SCHEMA_VERSION, "a sharing experiment", str(path))
+    except ResultsError as error:
+        error.next_step = error.next_step or "the file was edited, or is another program's: `gputax share` writes ours"
+        raise
+    refuse_nonsense(record, str(path))
+    named = [tenant.samples_file for cell in record.cells for tenant in cell.results]
+    for name in named:
+        _inside(path.parent, name)
+    # Pairs with neighbours are named nowhere.
+    beside = [str(file.relative_to(path.parent)) for file in sorted(path.parent.glob("samples/*.parquet"))]
+    return SharingSource(str(path), record, unreadable(path.parent, [*named, *beside]))
+
+
+def _refuse_no_object(data: Any, title: str, command: str, path: Path) -> None:
+    """Refuse JSON that is whole and says nothing; the schema's own words for it help nobody."""
+    next_step = f"name a directory of results; `{command}` makes one"
+    if not isinstance(data, dict):
+        kind = "a list" if isinstance(data, list) else "a single value"
+        raise ResultsError(f"not {title}: the file holds {kind}, not an object", where=str(path), next_step=next_step)
+    if not data:
+        raise ResultsError(f"not {title}: the file holds an empty object", where=str(path), next_step=next_step)
 
 
 def _is_sharing(path: Path) -> bool:
@@ -164,7 +191,17 @@ def cleaned(sources: Sources) -> Sources:
             ComparisonSource(plain(each.path), _clean_document(each.comparison), each.curves)
             for each in sources.comparisons
         ),
-        tuple(SharingSource(plain(each.path), _clean_document(each.record)) for each in sources.sharing),
+        tuple(
+            SharingSource(
+                plain(each.path),
+                _clean_document(each.record),
+                Unreadable(
+                    tuple(plain(name) for name in each.samples.missing),
+                    tuple(plain(name) for name in each.samples.damaged),
+                ),
+            )
+            for each in sources.sharing
+        ),
     )
 
 

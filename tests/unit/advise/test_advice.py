@@ -8,6 +8,7 @@ import pytest
 
 from gputax.advise.advice import Advice, advise
 from gputax.advise.document import ADVICE_SCHEMA_VERSION, advice_data
+from gputax.advise.rows import Row
 from gputax.advise.sources import published_table
 from gputax.advise.table import from_record
 from gputax.advise.targets import Question, parse_targets
@@ -33,15 +34,19 @@ def verdicts(advice: Advice, technique: str) -> dict[int, str]:
     return {row.tenants: row.meets for row in advice.rows if row.technique == technique}
 
 
+def row_of(advice: Advice, technique: str, tenants: int) -> Row:
+    return next(row for row in advice.rows if (row.technique, row.tenants) == (technique, tenants))
+
+
 def test_the_most_tenants_win_and_every_row_says_what_it_rests_on() -> None:
-    advice = published("mean=200ms")
+    advice = published("mean=200ms", up_to=14)
     best = advice.best()
     assert best is not None
     assert (best.technique, best.tenants, best.basis) == ("mps", 3, "measured")
     bases = {row.tenants: row.basis for row in advice.rows if row.technique == "time-slicing"}
     assert [count for count, basis in bases.items() if basis == "measured"] == [1, 3, 5, 7]
     assert [count for count, basis in bases.items() if basis == "interpolated"] == [2, 4, 6]
-    assert [count for count, basis in bases.items() if basis == "extrapolated"] == list(range(8, 15))
+    assert [count for count, basis in bases.items() if basis == "extrapolated"] == [8]
     assert max(row.tenants for row in advice.rows if row.technique == "mig") == 7, "there are 7 slices"
 
 
@@ -71,7 +76,7 @@ def test_cost_and_throughput_of_the_published_table() -> None:
 def test_a_rate_of_each_tenant_is_a_target_too_and_sets_what_is_paid_for() -> None:
     advice = published("mean=400ms", rate_per_s=2.85, price_per_h=3.6)
     assert verdicts(advice, "mps")[7] == "yes"
-    assert verdicts(advice, "mps")[9] == "no"
+    assert verdicts(advice, "time-slicing")[5] == "no"
     best = advice.best()
     assert best is not None
     assert best.cost_per_million == pytest.approx(3.6 / 3600 / (best.tenants * 2.85) * 1e6)
@@ -79,12 +84,109 @@ def test_a_rate_of_each_tenant_is_a_target_too_and_sets_what_is_paid_for() -> No
 
 
 def test_an_extrapolated_answer_says_so_and_names_the_best_given_one() -> None:
-    advice = published("mean=400ms")
+    advice = published("mean=400ms", up_to=8)
     best = advice.best()
     assert best is not None
     assert best.basis == "extrapolated"
-    assert answer(advice).startswith("MPS with 8 tenants (extrapolated) meets mean ≤ 400 ms")
-    assert "Of what was published: MPS with 7 tenants" in answer(advice)
+    assert answer(advice).startswith("MPS with 8 tenants (extrapolated) meets mean ≤ 400 ms: model mean 356.7 ms")
+    assert "Of what was published: MPS with 7 tenants, published mean 319.8 ms (model 318.3, " in answer(advice)
+
+
+def test_what_was_published_is_given_as_published_and_the_model_beside_it() -> None:
+    advice = published("mean=330ms", price_per_h=3.6)
+    assert "meets mean ≤ 330 ms: published mean 319.8 ms (model 318.3, 310.3 to 326.5), 21.89" in answer(advice)
+    row = row_of(advice, "mps", 7)
+    assert row.figures[0].measured == pytest.approx(319.8182253208076)
+    assert row.figures[0].value == pytest.approx(318.3, abs=0.05)
+    assert row.per_s == row.measured_per_s == pytest.approx(7 / 0.3198182253208076)
+    assert row.aggregate_per_s[0] == pytest.approx(21.99, abs=0.005)
+    assert row.cost_per_million == pytest.approx(3.6 / 3600 / (7 / 0.3198182253208076) * 1e6)
+
+
+def test_measured_throughput_is_what_was_counted_and_the_models_stands_beside_it() -> None:
+    found = [
+        each.model_copy(update={"aggregate_per_s": 0.9 * each.aggregate_per_s}) if each.tenants == 7 else each
+        for each in cells("mps", contention(), noise=0.0)
+    ]
+    row = row_of(measured(found, "mean=1s", device="cuda", price_per_h=1.0), "mps", 7)
+    assert row.measured_per_s == pytest.approx(0.9 * 7 * 1000 / contention()(7))
+    assert row.aggregate_per_s[0] > 1.05 * row.measured_per_s
+    assert row.cost_per_million == pytest.approx(1.0 / 3600 / row.measured_per_s * 1e6)
+
+
+def test_only_measured_numbers_and_those_between_are_judged_unless_more_are_asked_for() -> None:
+    assert [row.tenants for row in published("mean=10s").rows] == 3 * [1, 2, 3, 4, 5, 6, 7]
+    found = cells("mps", contention())
+    assert max(row.tenants for row in measured(found, "mean=10s").rows) == 7
+    assert max(row.tenants for row in measured(found, "mean=10s", up_to=9).rows) == 9
+    assert max(row.tenants for row in published("mean=10s", only=(1, 3)).rows) == 7, "7 were measured"
+
+
+def test_there_is_no_advice_beyond_the_memory() -> None:
+    advice = published("mean=10s", up_to=14)
+    assert {each.technique: each.tenants for each in advice.rows} == {"time-slicing": 8, "mps": 8, "mig": 7}
+    assert answer(advice).startswith("MPS with 8 tenants (extrapolated) meets")
+    assert "MPS: no room for more than 8 tenants (10 GB each of 80 GB)." in answer(advice)
+    assert "no room" not in answer(published("mean=10s"))
+
+
+def starved(found: list[SharedCell], tenants: int, times: float) -> list[SharedCell]:
+    """Let the last of so many tenants wait so many times as long, and the others hide it by their number."""
+    changed = []
+    for each in found:
+        if each.tenants == tenants:
+            *others, last = each.results
+            mean_ms = times * last.mean_ms
+            last = last.model_copy(
+                update={
+                    "mean_ms": mean_ms, "p50_ms": mean_ms, "p90_ms": None, "p99_ms": None, "inferences": 20,
+                    "throughput_per_s": 1000 / mean_ms,
+                }
+            )  # fmt: skip
+            pooled = {f"{name}_ms": getattr(others[0], f"{name}_ms") for name in ("mean", "p50", "p90", "p99")}
+            each = each.model_copy(update={"results": (*others, last), **pooled})
+        changed.append(each)
+    return changed
+
+
+def test_a_starved_tenant_is_not_hidden_in_the_mean_of_all() -> None:
+    found = starved(cells("mps", contention(), noise=0.005), 7, 5.0)
+    advice = measured(found, "mean=50ms", device="cuda")
+    row = row_of(advice, "mps", 7)
+    assert (row.measured_ms or 99) < 50, "the mean of all would meet it"
+    assert row.figures[0].measured == pytest.approx(5 * contention()(7), rel=0.01)
+    assert row.meets == "no"
+    assert verdicts(advice, "mps")[5] == "yes", "five tenants were served alike"
+    assert verdicts(advice, "mps")[6] == "unsure", "nobody knows from which number on a tenant starves"
+    assert answer(advice).startswith("MPS with 5 tenants meets mean ≤ 50 ms: measured mean of the worst tenant 2")
+    assert "MPS with 7 tenants: the mean of all, 3" in answer(advice)
+    assert "ms, would meet it, but the worst tenant's is 1" in answer(advice)
+    assert verdicts(measured(found, "mean=50ms", device="cuda", up_to=8), "mps")[8] == "no"
+
+
+@pytest.mark.parametrize("statistic", ["p50", "p90", "p99"])
+def test_a_starved_tenant_is_not_hidden_in_a_percentile_of_all(statistic: str) -> None:
+    found = starved(cells("mps", contention(), noise=0.005), 7, 5.0)
+    advice = measured(found, f"{statistic}=80ms", device="cuda")
+    assert verdicts(advice, "mps")[7] == "no"
+    assert verdicts(advice, "mps")[5] == "yes"
+    guessed = [notice.code for notice in advice.considered[0].uneven[0].notices]
+    assert guessed == ([] if statistic == "p50" else ["worst-tenant-guessed"])
+
+
+def test_a_rate_is_held_against_the_slowest_tenant() -> None:
+    found = starved(cells("mps", contention(), noise=0.005), 7, 5.0)
+    advice = measured(found, device="cuda", rate_per_s=20.0)
+    row = row_of(advice, "mps", 7)
+    assert row.figures[0].measured == pytest.approx(1000 / (5 * contention()(7)), rel=0.01)
+    assert row.meets == "no"
+    assert verdicts(advice, "mps")[5] == "yes"
+    (six,) = row_of(advice, "mps", 6).figures
+    assert six.value == pytest.approx(1000 / (5 * contention()(6)), rel=0.01), "at worst as with 7"
+    assert six.high == pytest.approx(1000 / contention()(6), rel=0.03), "at best as with 5"
+    assert six.meets == "unsure"
+    even = measured(cells("mps", contention(), noise=0.005), device="cuda", rate_per_s=20.0)
+    assert verdicts(even, "mps")[7] == "yes"
 
 
 def test_the_cheapest_is_named_where_it_is_another_one() -> None:
@@ -101,11 +203,44 @@ def test_nothing_meets_it() -> None:
     assert "Nothing meets mean ≤ 50 ms. Nearest: MPS with 1 tenant" in answer(advice)
 
 
-def test_without_an_interval_nothing_is_sure() -> None:
+def test_without_an_interval_the_value_is_judged_where_a_run_had_so_many_tenants_and_that_is_said() -> None:
     advice = published("mean=300ms", only=(1, 3))
-    assert advice.meets == "unsure"
-    assert set(verdicts(advice, "mps").values()) == {"unsure"}
-    assert "Unsure: nothing surely meets mean ≤ 300 ms" in answer(advice)
+    assert verdicts(advice, "mps") == {
+        1: "yes", 2: "unsure", 3: "yes", 4: "unsure", 5: "yes", 6: "unsure", 7: "no",
+    }  # fmt: skip
+    assert verdicts(advice, "time-slicing") == {1: "yes", 2: "unsure", 3: "yes", 4: "no", 5: "no", 6: "no", 7: "no"}
+    assert answer(advice).startswith(
+        "MPS with 5 tenants (left out of the fit) meets mean ≤ 300 ms by its value, with no interval: "
+        "published mean 240.9 ms (model 240.0, no interval)"
+    )
+    assert any(line.startswith("no interval: nothing tells how far the model may be off") for line in notes(advice))
+
+
+def test_a_row_left_out_of_the_fit_is_judged_by_the_models_interval() -> None:
+    row = row_of(published("mean=342ms", only=(1, 3)), "mig", 5)
+    (figure,) = row.figures
+    assert (row.basis, row.measured_ms) == ("left out", pytest.approx(345.3250103939391))
+    assert figure.has_interval
+    assert row.meets == "unsure"
+    assert row_of(published("mean=360ms", only=(1, 3)), "mig", 5).meets == "yes"
+    assert row_of(published("mean=320ms", only=(1, 3)), "mig", 5).meets == "no"
+
+
+def test_model_and_measurement_on_different_sides_are_unsure() -> None:
+    row = row_of(published("mean=318ms", only=(1, 3)), "mps", 7)
+    assert (row.figures[0].value < 318.0, (row.measured_ms or 0.0) > 318.0) == (True, True)
+    assert row.meets == "unsure"
+    assert row.why_unsure == "the model and the measurement are on different sides of the target"
+
+
+@pytest.mark.parametrize(
+    ("only", "said"),
+    [((2, 4), "2 and 4 were never measured; measured: 1, 3, 5 and 7"), ((1, 2), "2 was never measured")],
+)
+def test_a_fit_to_what_was_never_measured_says_what_was(only: tuple[int, ...], said: str) -> None:
+    with pytest.raises(UsageError, match=said) as raised:
+        advise(from_record(record(*cells("mps", contention()))), asked("mean=30ms"), only)
+    assert raised.value.next_step == "e.g. --fit 1,3"
 
 
 def test_percentiles_that_the_source_does_not_have_are_refused() -> None:
@@ -150,7 +285,7 @@ def test_nothing_to_model_is_an_error_with_the_next_command() -> None:
 
 
 def test_an_unchecked_form_is_believed_at_measured_numbers_only() -> None:
-    advice = measured(cells("time-slicing", turns(), tenants=(1, 3)), "mean=100ms", device="cuda")
+    advice = measured(cells("time-slicing", turns(), tenants=(1, 3)), "mean=100ms", device="cuda", up_to=6)
     assert verdicts(advice, "time-slicing") == {1: "yes", 2: "unsure", 3: "yes", 4: "unsure", 5: "unsure", 6: "unsure"}
     assert all("not confirmed" in row.why_unsure for row in advice.rows if row.meets == "unsure")
 
@@ -161,7 +296,7 @@ def test_a_trend_in_the_percentile_is_not_carried_beyond_the_measured() -> None:
         for count in (1, 3, 5, 7)
         for run in (1, 2, 3)
     ]
-    advice = measured(growing, "p99=10s", device="cuda")
+    advice = measured(growing, "p99=10s", device="cuda", up_to=8)
     assert verdicts(advice, "mps")[7] == "yes"
     assert verdicts(advice, "mps")[8] == "unsure"
 
@@ -206,7 +341,10 @@ def test_the_document_is_versioned_json_with_every_row() -> None:
     assert data["schema_version"] == ADVICE_SCHEMA_VERSION
     assert data["kind"] == "advice"
     assert data["answer"] == answer(advice)
-    assert [row["tenants"] for row in data["rows"] if row["technique"] == "mps"] == list(range(1, 15))
+    assert [row["tenants"] for row in data["rows"] if row["technique"] == "mps"] == list(range(1, 8))
+    seven = data["rows"][6]
+    assert (seven["judged_by"], seven["figures"][0]["of_worst_tenant"]) == ("interval", True)
+    assert seven["measured_per_s"] == pytest.approx(7 * 1000 / contention()(7), rel=0.02)
     assert {model["form"] for model in data["models"]} == {"contention", "partition"}
     for model in data["models"]:
         for parameter in model["parameters"].values():
@@ -218,7 +356,7 @@ def test_without_intervals_the_document_has_nulls_and_no_nan() -> None:
     data = advice_data(published("mean=300ms", only=(1, 3)))
     json.dumps(data, allow_nan=False)
     assert data["rows"][0]["mean_ms"]["ci95"] is None
-    assert data["meets"] == "unsure"
+    assert (data["meets"], data["rows"][0]["judged_by"]) == ("yes", "value, no interval")
     assert data["models"][0]["held_out"][0]["tenants"] == 5
 
 

@@ -15,6 +15,7 @@ from gputax.advise.sources import PUBLISHED, published_table, read_table
 from gputax.advise.table import from_record
 from gputax.errors import ResultsError, UsageError
 from gputax.results.record import WarningRecord
+from gputax.results.sharing import NeighbourRow, SharedFigure
 from tests.unit.advise.records import CPU, cell, cells, contention, partition, record
 
 
@@ -107,6 +108,44 @@ def test_room_for_tenants(technique: str, share: float | None, slices: int, capa
     assert from_record(record(*found, plan={"slices": slices})).series[0].capacity == capacity
 
 
+@pytest.mark.parametrize(
+    ("cap_mb", "total_mb", "room"),
+    [
+        (10240.0, 81920.0, (8, "10 GB each of 80 GB")), (10240.0, 16384.0, (3, "10 GB each of 16 GB")),
+        (10240.0, 10240.0, (None, "")), (None, 81920.0, (None, "")), (10240.0, None, (None, "")),
+        ("10 GB", 81920.0, (None, "")), (0, 81920.0, (None, "")), (10240.0, math.nan, (None, "")),
+    ],
+)  # fmt: skip
+def test_room_in_the_memory_where_the_evidence_tells_it(cap_mb: Any, total_mb: Any, room: tuple[int, str]) -> None:
+    evidence = {"limits": {"memory_cap_mb": cap_mb}, "driver_reports": [{"memory_total_mb": total_mb}]}
+    found = [cell("mps", count, 1, 10.0, evidence=evidence) for count in (1, 3)]
+    (series,) = from_record(record(*found)).series
+    assert (series.capacity, series.capacity_why) == room, "what was measured had room"
+
+
+@pytest.mark.parametrize(
+    "evidence", [{}, {"limits": None, "driver_reports": [None]}, {"limits": [], "driver_reports": 3}]
+)
+def test_evidence_without_memory_limits_nothing(evidence: dict[str, Any]) -> None:
+    (series,) = from_record(record(cell("mps", 1, 1, 10.0, evidence=evidence))).series
+    assert series.capacity is None
+
+
+def test_a_neighbours_experiment_is_named_with_the_command_that_gives_what_is_needed(tmp_path: Path) -> None:
+    beside = NeighbourRow(
+        technique="cpu-shared", victim="resnet50, single-stream", aggressor="compute", pairs=3, alone_ms=10.0,
+        beside_ms=15.0, slowdown_percent=SharedFigure(value=50.0),
+    )  # fmt: skip
+    made = record(neighbours=(beside,), plan={"victim": "single-stream", "aggressors": ["compute"]})
+    (tmp_path / "sharing.json").write_text(made.model_dump_json())
+    with pytest.raises(ResultsError, match="this is a neighbours experiment") as raised:
+        read_table(str(tmp_path))
+    assert "gputax share --env bare --tech cpu-shared --tenants 1,3,5,7 --out DIR" in raised.value.next_step
+    both = record(*cells("cpu-shared", contention()), neighbours=(beside,))
+    (tmp_path / "sharing.json").write_text(both.model_dump_json())
+    assert read_table(str(tmp_path)).series
+
+
 def test_a_cap_that_changes_between_cells_is_said() -> None:
     found = cells("mps", contention(), tenants=(1, 3), repeats=1)
     capped = found[0].results[0].model_copy(update={"entitlement_share": 0.5})
@@ -164,6 +203,7 @@ def test_the_published_table_is_as_its_source_gives_it() -> None:
         "mig": pytest.approx([0.34236589893939284, 0.3413140464128765, 0.3453250103939391, 0.34424962169772633]),
     }
     assert all(series.tenants == (1, 3, 5, 7) for series in table.series)
+    assert [series.capacity for series in table.series] == [8, 8, 7], "10 GB each of 80 GB; MIG has 7 slices"
     assert table.published
     assert "not measured by gputax" in table.device_label
     told = " ".join(table.source)

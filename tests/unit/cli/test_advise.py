@@ -17,7 +17,7 @@ from gputax.advise.targets import Question, parse_targets
 from gputax.cli.advise import advise as advise_verb
 from gputax.cli.advise_table import advise_table, shown_rows
 from gputax.errors import ResultsError, UsageError
-from tests.unit.advise.records import CPU, cells, contention, partition, record
+from tests.unit.advise.records import CPU, cell, cells, contention, partition, record, turns
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -39,7 +39,13 @@ def shown(advice: Advice) -> str:
         (["x", "--published", "a100-nos", "--slo", "mean=1s"], "both name a source", "use one"),
         (["--published", "a100-nos"], "nothing is asked for", "--slo p99=50ms"),
         (["--published", "a100-nos", "--slo", "p99"], "is no target", "--slo p99=50ms"),
-        (["--published", "a100-nos", "--slo", "mean=50"], "no time with a unit", "--slo p99=50ms"),
+        (["--published", "a100-nos", "--slo", "mean=300"], "no time with a unit", "--slo mean=300ms, or mean=300s"),
+        (["--published", "a100-nos", "--slo", "mean=300min"], "no time with a unit", "--slo p99=50ms"),
+        (
+            ["--published", "a100-nos", "--slo", "mean=1s", "--fit", "2,4"],
+            "2 and 4 were never published; published: 1, 3, 5 and 7",
+            "--fit 1,3",
+        ),
         (["--published", "a100-nos", "--slo", "max=50ms"], "unknown statistic 'max'", "known: mean, p50, p90, p99"),
         (["--published", "a100-nos", "--slo", "p99=50ms"], "means only", "--slo mean="),
         (["--published", "h100", "--slo", "mean=1s"], "unknown published table 'h100'", "a100-nos"),
@@ -78,11 +84,46 @@ def test_the_exit_code_is_the_answer(target: str, code: int, capsys: pytest.Capt
 
 
 def test_rows_are_those_that_were_measured_and_those_where_the_verdict_changes() -> None:
-    advice = advise(published_table("a100-nos"), Question(parse_targets(("mean=400ms",))))
+    advice = advise(published_table("a100-nos"), Question(parse_targets(("mean=400ms",)), up_to=14))
     by_technique = {each.model.technique.name: [row.tenants for row in shown_rows(each)] for each in advice.considered}
-    assert by_technique["mps"] == [1, 3, 5, 7, 8, 9, 10]
+    assert by_technique["mps"] == [1, 3, 5, 7, 8]
     assert by_technique["time-slicing"] == [1, 3, 4, 5, 7]
     assert by_technique["mig"] == [1, 3, 5, 7]
+
+
+@pytest.mark.parametrize("only", [(), (1, 3), (1, 7), (1, 3, 5)])
+@pytest.mark.parametrize("target", ["mean=50ms", "mean=89ms", "mean=200ms", "mean=300ms", "mean=400ms"])
+@pytest.mark.parametrize("up_to", [None, 2, 8, 14])
+def test_every_row_that_the_answer_names_is_in_the_table(only: tuple[int, ...], target: str, up_to: int | None) -> None:
+    advice = advise(published_table("a100-nos"), Question(parse_targets((target,)), up_to=up_to), only)
+    rows = [row for each in advice.considered for row in shown_rows(each, advice.named)]
+    assert advice.named
+    assert all(row in rows for row in advice.named)
+
+
+def test_measured_and_model_stand_in_columns_of_their_own() -> None:
+    advice = advise(published_table("a100-nos"), Question(parse_targets(("mean=330ms",)), price_per_h=3.6))
+    lines = shown(advice).splitlines()
+    (head,) = [index for index, line in enumerate(lines) if line.split()[:2] == ["technique", "tenants"]]
+    above = " ".join(lines[head - 1].split())
+    assert above == "published model mean ms, by published mean: model per"
+    (seven,) = [line.split() for line in lines if line.split()[:2] == ["MPS", "7"]]
+    assert " ".join(seven) == "MPS 7 published 319.8 318.3 310.3 to 326.5 21.89 21.99 45.69 yes"
+
+
+def test_the_measured_column_is_of_the_statistic_that_was_asked_for() -> None:
+    made = record(*(cell("mps", count, 1, contention()(count)) for count in (1, 3, 5, 7)), device="cuda")
+    text = shown(advise(from_record(made), Question(parse_targets(("p50=50ms",)))))
+    (three,) = [line.split() for line in text.splitlines() if line.split()[:2] == ["MPS", "3"]]
+    assert three[3] == "17.64", "0.98 of a mean of 18 ms"
+    assert "measured p50 of the worst tenant" in " ".join(text.split())
+
+
+def test_figures_are_not_cut_short_however_many_were_asked_for() -> None:
+    made = record(*cells("mps", contention()), *cells("time-slicing", turns()), device="cuda")
+    slo = ("p99=30ms,p90=30ms,p50=30ms,mean=20ms",)
+    text = shown(advise(from_record(made), Question(parse_targets(slo), rate_per_s=5.0, price_per_h=1.0)))
+    assert "…" not in text
 
 
 def test_the_label_of_a_stand_in_is_in_the_title_and_the_answer() -> None:

@@ -17,6 +17,7 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden"
         ("advise_a100_nos.txt", ["published:a100-nos", "--slo", "mean=200ms", "--price", "3.67", "--currency", "USD"]),
         ("advise_a100_nos_held_out.txt", ["--published", "a100-nos", "--slo", "mean=300ms", "--fit", "1,3"]),
         ("advise_a100_nos_rate.txt", ["published:a100-nos", "--slo", "mean=400ms", "--rate", "2"]),
+        ("advise_a100_nos_up_to.txt", ["published:a100-nos", "--slo", "mean=400ms", "--up-to", "14"]),
     ],
 )
 def test_the_whole_output(file: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

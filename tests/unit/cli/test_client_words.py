@@ -84,7 +84,7 @@ def test_the_manifest_may_name_the_technique(monkeypatch: pytest.MonkeyPatch) ->
         (["--technique", "mpss"], "unknown technique 'mpss'"),
         (["--precision", "int4"], "unknown precision 'int4'"),
         (["--rate", "0"], "--rate '0' is no rate above zero"),
-        (["--rate", "fast"], "--rate 'fast' is no rate above zero"),
+        (["--rate", "fast"], "--rate 'fast' is no rate per second: a plain number, with or without /s"),
         (["--duration", "0"], "--duration 0 leaves no time"),
         (["--duration", "soon"], "--duration 'soon' is no time"),
         (["--goodput", "100"], "--goodput '100' is no time above zero"),
@@ -98,6 +98,30 @@ def test_a_wrong_word_is_refused_with_the_next_step(words: list[str], said: str)
     assert said in done.exception.what
     assert done.exception.next_step
     assert done.exception.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1e9/s", "is no rate per second: a plain number, with or without /s"),
+        ("5/m", "is no rate per second: a plain number, with or without /s"),
+        ("1000001/s", "is more than 1000000/s"),
+        ("9" * 400, "is more than 1000000/s"),
+    ],
+)
+def test_a_rate_says_its_format_and_its_limit(text: str, said: str) -> None:
+    done = CliRunner().invoke(client, ["--rate", text], standalone_mode=False)
+    assert isinstance(done.exception, UsageError)
+    assert said in done.exception.what
+    for word in ("--rate 20/s", "--rate 0.5", "at most 1000000/s", "in a minute"):
+        assert word in done.exception.next_step
+
+
+@pytest.mark.parametrize(("text", "per_s"), [("20/s", 20.0), ("0.5", 0.5), ("1000000/s", 1e6)])
+def test_a_rate_is_per_second_with_or_without_saying_so(
+    monkeypatch: pytest.MonkeyPatch, text: str, per_s: float
+) -> None:
+    assert planned(monkeypatch, "--rate", text).rate_per_s == per_s
 
 
 def summary(latencies_ns: list[int], *, target_ns: int = 0, error: BaseException | None = None, **more: Any) -> Summary:

@@ -8,7 +8,7 @@ from gputax.report.sharing_answers import at_most_tenants, ranked, sharing_answe
 from gputax.report.sources import Sources
 from gputax.report.story import build_report
 from gputax.results.record import Failure
-from gputax.results.sharing import SharedFigure, SharedRow, SharingRecord
+from gputax.results.sharing import NeighbourRow, SharedFigure, SharedRow, SharingRecord
 from tests.unit.report.documents import CPU, comparison, metric, run_source, sources
 from tests.unit.report.shared_documents import (
     GPU,
@@ -134,13 +134,56 @@ def test_each_is_ranked_against_the_lowest() -> None:
     ]  # fmt: skip
 
 
+def beside(aggressor: str, percent: float, low: float | None, high: float | None) -> NeighbourRow:
+    figure = SharedFigure(value=percent, ci95=(low, high))
+    made: NeighbourRow = neighbour(aggressor=aggressor, slowdown_percent=figure)
+    return made
+
+
+def test_one_figure_alone_is_the_lowest_of_nothing() -> None:
+    (experiment,) = experiments_of(shared(gpu_record()).sharing)
+    alone = [point for point in at_most_tenants(experiment) if point.technique != "time-slicing"]
+    assert [(point.technique, standing) for point, _, standing in ranked(alone)] == [("mig", "the only figure")]
+
+
 def test_neighbours_are_told_by_the_worst_of_each_technique() -> None:
     rows = (neighbour(percent=38.0), neighbour(aggressor="compute", percent=4.0), neighbour("cpu-quota", percent=1.0))
     (fact,) = answers(neighbours_record(neighbours=rows, isolation=()))
     assert fact == Fact(
-        "micro:operation beside a neighbour: slowed most by memory under GPU proxy, +38.0 % (95 % CI +35.0 to +41.0) "
-        "and by memory under cpu-quota (stand-in), +1.0 % (95 % CI −2.0 to +4.0), not distinguishable from none."
+        "micro:operation beside a neighbour: slowed most by memory under GPU proxy, +38.0 % (95 % CI +35.0 to +41.0); "
+        "no slowdown can be told from none under cpu-quota (stand-in)."
     )
+
+
+def test_the_headline_names_the_largest_slowdown_that_is_one_and_not_a_larger_one_that_may_be_chance() -> None:
+    rows = (beside("compute", 4.95, 0.94, 9.12), beside("crash", 7.0, -20.6, 44.2), beside("memory", 2.0, 1.0, 3.0))
+    (fact,) = answers(neighbours_record(neighbours=rows, isolation=()))
+    assert fact.text == (
+        "micro:operation beside a neighbour: slowed most by compute under GPU proxy, +5.0 % (95 % CI +0.9 to +9.1)."
+    )
+
+
+@pytest.mark.parametrize(("low", "high"), [(-20.6, 44.2), (None, None), (None, 44.2), (0.0, 44.2), (-9.0, -1.0)])
+def test_where_no_interval_lies_above_none_no_neighbour_is_named(low: float | None, high: float | None) -> None:
+    (fact,) = answers(neighbours_record(neighbours=(beside("crash", 7.0, low, high),), isolation=()))
+    assert fact == Fact("micro:operation beside a neighbour: no slowdown can be told from none under GPU proxy.")
+
+
+def test_what_a_stand_in_cannot_isolate_by_nature_does_not_make_the_answer_a_failure() -> None:
+    (fact,) = answers(neighbours_record("cpu-shared", "cpu-quota", neighbours=()))
+    assert fact == Fact(
+        "micro:operation beside a neighbour: isolation held in 2 checks, 2 not tried; memory is not isolated, by "
+        "nature of the stand-ins."
+    )
+    (real,) = answers(neighbours_record("proxy", "cpu-quota", neighbours=()))
+    assert real.tone == "fail"
+    assert "isolation is broken in 1 of 3 checks, 2 not tried; memory is not isolated, by nature" in real.text
+
+
+def test_a_stand_in_whose_crash_spreads_is_broken_and_not_so_by_nature() -> None:
+    spread = isolation("cpu-quota")[2].model_copy(update={"passed": False})
+    (fact,) = answers(neighbours_record(neighbours=(), isolation=(spread,)))
+    assert fact == Fact("micro:operation beside a neighbour: isolation is broken in 1 of 1 check.", "fail")
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,15 @@ def test_fairness_is_drawn_for_tenants_that_are_not_alone_on_an_axis_that_ends_a
     assert low <= 0.5
 
 
+def test_intervals_of_fairness_end_with_their_axis_at_1_and_are_told_whole() -> None:
+    wide = SharedFigure(value=0.98, ci95=(1 / 3, 1.0))
+    spec = drawn(sharing_record(("mps",), rows=tuple(shared_row("mps", n, jain=wide) for n in (3, 7))), JAIN)
+    low, high = spec["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    assert (low, high) == (0.9, 1.01)
+    assert {(row["low"], row["high"]) for row in values(spec)} == {(0.9, 1.0)}, "cut below, never beyond 1"
+    assert "0.3333 to 1)" in values(spec)[0]["tip"]
+
+
 def test_latency_and_throughput_begin_at_nothing() -> None:
     for measure in (MEAN, P99, AGGREGATE):
         low, high = drawn(sharing_record(), measure)["layer"][0]["encoding"]["y"]["scale"]["domain"]
@@ -175,7 +184,27 @@ def test_steps_of_the_scale(percent: float, step: int) -> None:
 
 
 def test_what_is_not_distinguishable_from_none_stands_in_brackets() -> None:
-    assert heat(neighbour(percent=1.0))["GPU proxy", "memory"]["text"] == "(+1.0 %)"
+    cell = heat(neighbour(percent=1.0))["GPU proxy", "memory"]
+    assert cell["text"] == "(+1.0 %)"
+    assert cell["tip"].endswith("(95 % CI −2.0 to +4.0), not distinguishable from none")
+
+
+@pytest.mark.parametrize("bounds", [(-20.6, 944.2), (None, None), (None, 900.0)])
+def test_what_may_be_chance_has_no_colour_of_the_scale_however_large_it_is(bounds: Any) -> None:
+    chance = neighbour(aggressor="crash", slowdown_percent=SharedFigure(value=400.0, ci95=bounds))
+    spec = neighbours_chart(experiment(neighbours_record(neighbours=(neighbour(percent=5.0), chance))), VICTIM)
+    assert spec is not None
+    cells = {cell["aggressor"]: cell for cell in values(spec)}
+    assert (cells["crash"]["step"], cells["crash"]["unclear"]) == ("", True)
+    assert (cells["memory"]["step"], cells["memory"]["unclear"]) == ("≤ 5 %", False)
+    (pale,) = [layer for layer in spec["layer"] if layer.get("transform") == [{"filter": "datum.unclear"}]]
+    assert (pale["mark"]["color"], pale["mark"]["strokeDash"]) == (colour("paper"), [3, 3])
+
+
+def test_a_matrix_of_chance_alone_is_drawn_without_a_colour() -> None:
+    assert heat(neighbour(percent=1.0), neighbour(aggressor="crash", percent=-1.0)).keys() == {
+        ("GPU proxy", "memory"), ("GPU proxy", "crash"),
+    }  # fmt: skip
 
 
 def test_invalid_and_unmeasured_cells_have_words_and_no_colour_of_the_scale() -> None:

@@ -261,7 +261,9 @@ def test_a_sharing_document_is_known_under_any_name(tmp_path: Path) -> None:
         (b'{"schema_version": 1', "JSON that breaks"),
         (b'{"schema_version": 9}', "written by a newer gputax"),
         (b'{"schema_version": 1, "kind": "sharing"}', "not a sharing experiment"),
-        (b"[]", "not a sharing experiment"),
+        (b"[]", "not a sharing experiment: the file holds a list, not an object"),
+        (b"7", "not a sharing experiment: the file holds a single value, not an object"),
+        (b"{}", "not a sharing experiment: the file holds an empty object"),
     ],
 )
 def test_a_broken_sharing_document_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:
@@ -269,6 +271,7 @@ def test_a_broken_sharing_document_is_one_clear_error(tmp_path: Path, content: b
     with pytest.raises(ResultsError, match=message) as caught:
         read_sources([tmp_path])
     assert caught.value.where.endswith(SHARING_NAME)
+    assert caught.value.next_step
 
 
 def test_an_empty_directory_names_all_documents_that_a_report_is_made_of(tmp_path: Path) -> None:

@@ -60,13 +60,43 @@ def test_the_users_table_has_their_shape_rows_and_seconds() -> None:
     )
 
 
-def test_on_one_machine_a_pod_is_a_process_and_entitlements_may_change_with_the_tenants() -> None:
+def test_on_one_machine_they_are_tenants_and_entitlements_may_change_with_their_number() -> None:
     rows = tuple(shared_row("cpu-shared", count, entitlement=f"1/{count} of it") for count in (1, 2))
     table = table_of(report_of(sharing_record(("cpu-shared",), (1, 2), rows=rows)), "pods")
-    assert table.notes == (
-        "cpu-shared (stand-in): each may use 1/1 of it with 1; 1/2 of it with 2.",
-        "A Pod stands for a tenant; here tenants are processes of one machine.",
-    )
+    assert [column.heading for column in table.columns] == ["technique", "2 tenants", "1 tenant"]
+    assert table.notes == ("cpu-shared (stand-in): each may use 1/1 of it with 1; 1/2 of it with 2.",)
+
+
+@pytest.mark.parametrize(
+    ("mean_ms", "text", "heading", "unit"),
+    [
+        (0.09905, "99.05", "7 tenants (µs)", "microseconds"),
+        (0.0004, "0.4", "7 tenants (µs)", "microseconds"),
+        (0.1259, "0.1259", "7 tenants (ms)", "milliseconds"),
+        (1.0, "0.001", "7 tenants", "seconds"),
+        (344.4, "0.3444", "7 tenants", "seconds"),
+    ],
+)
+def test_times_are_in_the_unit_in_which_they_can_be_read(mean_ms: float, text: str, heading: str, unit: str) -> None:
+    rows = (shared_row("proxy", 7, mean_ms=figure(mean_ms)),)
+    table = table_of(report_of(sharing_record(("proxy",), (), rows=rows)), "pods")
+    assert f"mean inference time in {unit} by number of tenants" in table.title
+    assert table.columns[1].heading == heading
+    assert texts(table) == [["GPU proxy", text]]
+
+
+def test_the_smallest_time_decides_the_unit_of_all() -> None:
+    rows = (shared_row("proxy", 1, mean_ms=figure(0.2)), shared_row("proxy", 7, mean_ms=figure(1500.0)))
+    table = table_of(report_of(sharing_record(("proxy",), (), rows=rows)), "pods")
+    assert texts(table) == [["GPU proxy", "1,500", "0.2"]]
+
+
+def test_one_figure_alone_has_no_column_that_ranks_it() -> None:
+    alone = table_of(report_of(sharing_record(("cpu-shared",))), "sharing_answer")
+    assert "against the lowest" not in [column.title for column in alone.shown_columns]
+    assert not [cell for row in alone.rows for cell in row if cell.text == "lowest"]
+    two = table_of(report_of(sharing_record()), "sharing_answer")
+    assert "against the lowest" in [column.title for column in two.shown_columns]
 
 
 def test_entitlement_stands_beside_every_figure() -> None:
@@ -228,17 +258,38 @@ def test_isolation_is_pass_fail_or_not_tried_in_words() -> None:
     table = table_of(report, "isolation")
     assert [row[2] for row in texts(table)] == ["✓ pass", "✗ fail", "– not tried"]
     assert [row[2].value for row in table.rows] == ["pass", "fail", "not tried"]
-    assert any(fact.text.endswith("read 4 of 4,096 bytes of another tenant") for fact in report.warnings)
+    assert report.warnings[-1].tone == "fail"
+    assert report.warnings[-1].text.endswith("read 4 of 4,096 bytes of another tenant")
+
+
+def test_a_stand_in_fails_in_the_table_with_the_reason_and_last_among_the_mild_warnings() -> None:
+    noted = WarningRecord(code="busy", text="others were busy")
+    report = report_of(neighbours_record("cpu-shared", "cpu-quota", neighbours=(), warnings=(noted,)))
+    table = table_of(report, "isolation")
+    (first, _) = [row[2] for row in table.rows if row[2].value == "fail"]
+    assert (first.text, first.tone, first.detail) == ("✗ fail", "fail", "by nature of the stand-in")
+    assert any("processes of one user" in note for note in table.notes)
+    assert [(fact.text, fact.tone) for fact in report.warnings] == [
+        ("micro:operation in bare: others were busy", ""),
+        (
+            "micro:operation in bare: cpu-shared (stand-in) and cpu-quota (stand-in): memory is not isolated, by "
+            "nature of a stand-in: read 4 of 4,096 bytes of another tenant",
+            "",
+        ),
+    ]
+    real = table_of(report_of(neighbours_record("proxy")), "isolation")
+    assert real.notes == ()
+    assert {row[2].detail for row in real.rows} == {""}
 
 
 def test_two_experiments_keep_their_devices_and_directories_apart() -> None:
     report = report_of(sharing_record(), sharing_record(("cpu-shared",)), gpu_record())
     titles = [table.title for table in report.tables if table.name == "pods"]
-    middle = "mean inference time in seconds by number of Pods on"
+    middle = "mean inference time in seconds by number of"
     assert titles == [
-        f"yolos-small in bare (share-0): {middle} {CPU}",
-        f"yolos-small in bare (share-1): {middle} {CPU}",
-        f"yolos-small in k8s: {middle} {GPU}",
+        f"yolos-small in bare (share-0): {middle} tenants on {CPU}",
+        f"yolos-small in bare (share-1): {middle} tenants on {CPU}",
+        f"yolos-small in k8s: {middle} Pods on {GPU}",
     ]
 
 
@@ -267,7 +318,7 @@ def test_stand_ins_are_explained_and_real_techniques_are_not() -> None:
 def test_numbers_that_are_none_are_dashes() -> None:
     rows = (shared_row("mps", 7, jain=figure(math.nan), aggregate_per_s=figure(math.inf), p99_ms=figure(None)),)
     table = table_of(report_of(sharing_record(("mps",), (7,), rows=rows)), "sharing_answer")
-    assert texts(table)[0][4:] == ["–", "3.632", "–", "–"]
+    assert texts(table)[0][3:] == ["–", "3.632", "–", "–"]
     assert table.rows[0][6].value is None
 
 

@@ -9,7 +9,7 @@ from gputax.report import wording
 from gputax.report.charts.theme import axis, colour, framed
 from gputax.report.model import Spec
 from gputax.report.shared_points import Experiment, neighbour_reason, technique_title
-from gputax.report.sharing_answers import slowed
+from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, slowed
 from gputax.results.sharing import NeighbourRow
 
 ROW_HEIGHT = 44
@@ -23,6 +23,7 @@ STEPS: tuple[tuple[float, str], ...] = (
     (float("inf"), "> 300 %"),
 )
 INVALID = "invalid"
+DASHED: Spec = {"strokeDash": [3, 3], "strokeWidth": 1}
 LEGEND: Spec = {"symbolType": "square", "symbolStrokeWidth": 0, "columns": 3, "rowPadding": 5}
 
 
@@ -30,7 +31,7 @@ def neighbours_chart(experiment: Experiment, victim: str) -> Spec | None:
     """Return the heat map of one measured tenant; None where no cell of it has a figure."""
     chosen = {(row.technique, row.aggressor): row for row in experiment.record.neighbours if row.victim == victim}
     cells = [_cell(row) for row in chosen.values()]
-    if not any(cell["step"] for cell in cells):
+    if not any(cell["step"] or cell["unclear"] for cell in cells):
         return None
     techniques = list(dict.fromkeys(cell["technique"] for cell in cells))
     aggressors = [name for name in AGGRESSORS if any(cell["aggressor"] == name for cell in cells)]
@@ -51,8 +52,14 @@ def neighbours_chart(experiment: Experiment, victim: str) -> Spec | None:
     scale = {"domain": names, "range": [colour(f"heat {i + 1}") for i in range(len(names))]}
     layers: list[Spec] = [
         {
-            "transform": [{"filter": "!datum.step"}],
+            "transform": [{"filter": "!datum.step && !datum.unclear"}],
             "mark": {"type": "rect", "color": colour("band"), "aria": True},
+            "encoding": {"x": x, "y": y, "description": {"field": "tip"}},
+        },
+        {
+            # As pale as the paper, so that no colour speaks for what may be chance.
+            "transform": [{"filter": "datum.unclear"}],
+            "mark": {"type": "rect", "color": colour("paper"), "stroke": colour("line"), **DASHED, "aria": True},
             "encoding": {"x": x, "y": y, "description": {"field": "tip"}},
         },
         {
@@ -80,18 +87,20 @@ def _cell(row: NeighbourRow) -> dict[str, Any]:
         return _without_figure(technique, row.aggressor, text, neighbour_reason(row) or "no figure")
     told = wording.overhead(value, row.slowdown_percent.ci95, "%")
     short = told.split(" (")[0]
+    unclear = not slowed(row.slowdown_percent)
     return {
         "technique": technique,
         "aggressor": row.aggressor,
-        "step": next(name for limit, name in STEPS if value <= limit),
-        "text": f"({short})" if slowed(row.slowdown_percent) is False else short,
-        "tip": f"{technique}, {row.aggressor}: {told}",
+        "step": "" if unclear else next(name for limit, name in STEPS if value <= limit),
+        "unclear": unclear,
+        "text": f"({short})" if unclear else short,
+        "tip": f"{technique}, {row.aggressor}: {told}{f', {NOT_DISTINGUISHABLE} from none' if unclear else ''}",
     }
 
 
 def _without_figure(technique: str, aggressor: str, text: str, reason: str) -> dict[str, Any]:
     tip = f"{technique}, {aggressor}: {reason}"
-    return {"technique": technique, "aggressor": aggressor, "step": "", "text": text, "tip": tip}
+    return {"technique": technique, "aggressor": aggressor, "step": "", "unclear": False, "text": text, "tip": tip}
 
 
 def _unmeasured(
