@@ -14,7 +14,8 @@ void proxy_begin(struct proxy *proxy)
     pthread_mutex_init(&proxy->lock, NULL);
     pthread_cond_init(&proxy->ended_one, NULL);
     proxy->totals = calloc(1, sizeof *proxy->totals);
-    proxy->usable_milli = spin_usable_milli_cores();
+    proxy->usable_milli = spin_milli_cores();
+    proxy->quota_milli = spin_own_quota_milli();
     proxy_govern(proxy);
 }
 
@@ -176,13 +177,22 @@ void proxy_govern(struct proxy *proxy)
 {
     uint64_t now = now_ns();
     uint32_t active = 0;
+    uint32_t hidden = 0;
     read_foreign(proxy);
     pthread_mutex_lock(&proxy->lock);
     for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
         uint64_t last = atomic_load_explicit(&tenant->record->last_call_ns, memory_order_relaxed);
-        active += last != 0 && (last > now || now - last < ACTIVE_MS * 1000000ull);
+        bool calls = last != 0 && (last > now || now - last < ACTIVE_MS * 1000000ull);
+        active += calls;
+        hidden += calls && tenant->record->peer.pid == 0; /* the kernel's number for a process of another PID namespace */
     }
-    struct spin_facts facts = {.milli_cores = proxy->usable_milli, .foreign_milli = proxy->foreign_milli, .active_tenants = active};
+    struct spin_facts facts = {
+        .milli_cores = proxy->usable_milli,
+        .quota_milli = proxy->quota_milli,
+        .foreign_milli = proxy->foreign_milli,
+        .active_tenants = active,
+        .hidden_tenants = hidden,
+    };
     uint32_t spin_us = spin_budget(proxy->policy, &facts);
     if (spin_us != proxy->spin_us)
         for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next)

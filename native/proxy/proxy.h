@@ -27,7 +27,7 @@ struct proxy {
     struct record *totals; /* sums over ended tenants */
     _Atomic bool stopping;
     _Atomic unsigned int context_flags;
-    _Atomic uint32_t spin_us, active_tenants, foreign_milli, usable_milli;
+    _Atomic uint32_t spin_us, active_tenants, foreign_milli, usable_milli, quota_milli;
 };
 
 void proxy_begin(struct proxy *proxy);

@@ -89,7 +89,20 @@ static void budget(void)
     CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
     facts.foreign_milli = 2000;
     CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
-    facts = (struct spin_facts){.milli_cores = 500, .active_tenants = 1}; /* half a core by quota: spinning would eat it */
+    facts = (struct spin_facts){.milli_cores = 2000, .quota_milli = 1500, .active_tenants = 1}; /* both ends would eat it */
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
+    facts.hidden_tenants = 1; /* a tenant in another pod spins by its own quota */
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
+    facts.quota_milli = 1000; /* one spinner, and nothing left for the rest */
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
+    facts.hidden_tenants = 0;
+    facts.quota_milli = UINT32_MAX;
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
+    facts = (struct spin_facts){.milli_cores = 2000, .foreign_milli = 1100, .active_tenants = 1};
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
+    facts.hidden_tenants = 1; /* a tenant in another pod: what looks foreign is its own spinning */
+    CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
+    facts.foreign_milli = 2000;
     CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
     facts = (struct spin_facts){.milli_cores = 1000, .active_tenants = 0};
     CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
@@ -145,7 +158,8 @@ static void quotas(void)
 
 static void readings(void)
 {
-    uint32_t cores = spin_usable_milli_cores();
+    uint32_t cores = spin_milli_cores();
+    CHECK(spin_own_quota_milli() > 0);
     CHECK(cores >= 1 && cores <= 1000u * (uint32_t)sysconf(_SC_NPROCESSORS_CONF));
     struct spin_load load;
     pid_t ours[] = {getppid(), getpid()};

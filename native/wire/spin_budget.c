@@ -9,8 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Foreign load below half a core does not forbid spinning: on two cores with one tenant the least daemon would. */
-enum { FOREIGN_TOLERATED_MILLI = 500 };
+/* Foreign load below half a core does not forbid spinning: on two cores with one tenant the least daemon would. Beside its
+ * spinners a process needs some time for all else; one that spins its quota away stands still for the rest of each period. */
+enum { FOREIGN_TOLERATED_MILLI = 500, QUOTA_RESERVE_MILLI = 500 };
 
 uint32_t spin_budget(enum spin_policy policy, const struct spin_facts *facts)
 {
@@ -18,7 +19,15 @@ uint32_t spin_budget(enum spin_policy policy, const struct spin_facts *facts)
         return SPIN_LIMIT_MOST_US;
     if (policy == SPIN_NEVER)
         return 0;
-    uint32_t foreign = facts->foreign_milli < FOREIGN_TOLERATED_MILLI ? 0 : facts->foreign_milli;
+    uint64_t hidden = (uint64_t)facts->hidden_tenants * 1000;
+    uint32_t foreign = facts->foreign_milli > hidden ? facts->foreign_milli - (uint32_t)hidden : 0;
+    foreign = foreign < FOREIGN_TOLERATED_MILLI ? 0 : foreign;
+    /* A tenant of another pod spins by its own quota; one of this PID namespace is taken to be in this control group too. */
+    uint64_t inside = (uint64_t)facts->active_tenants * SPINNERS_PER_TENANT * 1000 - hidden;
+    inside += hidden > 0 ? QUOTA_RESERVE_MILLI : 0;
+    bool unlimited = facts->quota_milli == 0 || facts->quota_milli == UINT32_MAX;
+    if (!unlimited && inside > facts->quota_milli)
+        return SPIN_LIMIT_SHORT_US;
     uint32_t cores = facts->milli_cores > foreign ? facts->milli_cores - foreign : 0;
     uint64_t wanted = (uint64_t)facts->active_tenants * SPINNERS_PER_TENANT * 1000;
     return wanted <= cores ? SPIN_LIMIT_MOST_US : SPIN_LIMIT_SHORT_US;
@@ -126,16 +135,17 @@ uint32_t spin_quota_milli(const char *root, const char *groups)
     return least;
 }
 
-uint32_t spin_usable_milli_cores(void)
+uint32_t spin_milli_cores(void)
 {
     cpu_set_t mask;
     long cores = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t usable = (uint32_t)(cores > 0 ? cores : 1) * 1000;
+    return (uint32_t)(cores > 0 ? cores : 1) * 1000;
+}
+
+uint32_t spin_own_quota_milli(void)
+{
     char groups[4096];
-    if (!read_text("/proc/self/cgroup", groups, sizeof groups))
-        return usable;
-    uint32_t quota = spin_quota_milli("/sys/fs/cgroup", groups);
-    return quota < usable ? quota : usable;
+    return read_text("/proc/self/cgroup", groups, sizeof groups) ? spin_quota_milli("/sys/fs/cgroup", groups) : UINT32_MAX;
 }
 
 /* user + system time of one process in clock ticks; a process that is gone counts nothing. */

@@ -15,9 +15,11 @@ enum {
 enum spin_policy { SPIN_ADAPTIVE, SPIN_ALWAYS, SPIN_NEVER };
 
 struct spin_facts {
-    uint32_t milli_cores;    /* what this process may use, in 1/1000 core: see spin_usable_milli_cores */
-    uint32_t foreign_milli;  /* what others keep busy of it, in 1/1000 core: see spin_foreign_milli; 0 if not known */
+    uint32_t milli_cores;    /* cores that both ends share, in 1/1000 core: see spin_milli_cores */
+    uint32_t quota_milli;    /* what this process alone may use of them by its control group; UINT32_MAX or 0: no quota */
+    uint32_t foreign_milli;  /* what others keep busy, in 1/1000 core: see spin_foreign_milli; 0 if not known */
     uint32_t active_tenants; /* tenants with calls in the last moments */
+    uint32_t hidden_tenants; /* those of them whose process is in another PID namespace: their spinning looks foreign */
 };
 
 /* The limit for each active tenant in us. */
@@ -26,8 +28,11 @@ uint32_t spin_budget(enum spin_policy policy, const struct spin_facts *facts);
 /* "adaptive", "spin" or "sleep": the policy's name in results. */
 const char *spin_policy_name(enum spin_policy policy);
 
-/* Cores that this process may use, in 1/1000 core: the smaller of its affinity mask and its control groups' quotas. */
-uint32_t spin_usable_milli_cores(void);
+/* Cores of this process's affinity mask, in 1/1000 core. */
+uint32_t spin_milli_cores(void);
+
+/* The quota of this process's own control groups, in 1/1000 core, UINT32_MAX for none. */
+uint32_t spin_own_quota_milli(void);
 
 /* The tightest quota on the way from a control group to the root, in 1/1000 core, UINT32_MAX for none. `groups` is the
  * text of /proc/self/cgroup, `root` the directory where control groups are mounted; both versions are understood. */

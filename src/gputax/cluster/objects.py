@@ -47,13 +47,16 @@ class Size:
     """By which name GPUs are asked for: a shared or a divided GPU has another than a whole one."""
     millicpus: int = 0
     """Instead of whole CPUs, where tenants of one node have less than one each; 0: `cpus` counts."""
+    cpu_limited: bool = True
+    """False for a server of others: a quota on it would stop all its tenants for the rest of each period."""
 
     def resources(self) -> Manifest:
         """Return requests and limits; GPUs are named in both, because Kubernetes wants them equal anyway."""
         amounts = {"cpu": f"{self.millicpus}m" if self.millicpus else str(self.cpus), "memory": self.memory}
         if self.gpus:
             amounts[self.gpu_resource] = str(self.gpus)
-        return {"requests": dict(amounts), "limits": dict(amounts)}
+        limits = {name: amount for name, amount in amounts.items() if name != "cpu" or self.cpu_limited}
+        return {"requests": dict(amounts), "limits": limits}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from gputax.cluster.objects import (
 )
 from gputax.plan.environment_options import IMAGE, NAMESPACE
 
-PROXY_SIZE = Size(cpus=1, memory="1Gi")
+PROXY_SIZE = Size(cpus=1, memory="1Gi", cpu_limited=False)
 STATUS = ("gputax", "proxy", "status", "--json", "--socket", PROXY_SOCKET)
 
 
