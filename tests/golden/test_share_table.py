@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from gputax.cli.share_table import share_table
+import pytest
+
+from gputax.cli.share_table import _seconds, share_table
 from gputax.measure.share_documents import shared_rows
 from gputax.results.record import Failure, WarningRecord
 from gputax.results.sharing import CrossCheck, SharingRecord
@@ -46,3 +48,10 @@ def test_pods_are_called_pods() -> None:
     share_table(record().model_copy(update={"place": "k8s"}), Path("results/x"), stream)
     assert "3 Pods" in stream.getvalue()
     assert "1 Pod " in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("mean_ms", "shown"), [(0.09905, "0.00009905"), (0.5, "0.0005"), (102.0, "0.102"), (1500.0, "1.5"), (None, "–")]
+)
+def test_seconds_are_never_powers_of_ten(mean_ms: float | None, shown: str) -> None:
+    assert _seconds(mean_ms) == shown

@@ -89,7 +89,7 @@ def test_an_experiment_on_the_cpu(gputax: Gputax, tmp_path: Path) -> None:
         json.loads((tmp_path / "o/sharing.json").read_text()),
         json.loads((REPOSITORY / "docs/sharing.schema.json").read_text()),
     )
-    assert "CPU, shared (stand-in)" in done.stdout
+    assert "cpu-shared (stand-in)" in done.stdout
     assert "not a GPU" in done.stdout.splitlines()[0]
     assert "2 tenants" in done.stdout
     assert "[2/2]" in done.stderr

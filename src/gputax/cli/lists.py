@@ -23,16 +23,16 @@ def names(text: str, kind: str, known: Iterable[str]) -> tuple[str, ...]:
     return _once(values, kind)
 
 
-def counts(text: str, option: str) -> tuple[int, ...]:
+def counts(text: str, option: str, example: str = "1,8,32") -> tuple[int, ...]:
     """Parse `1,8,32`: whole numbers above zero, none twice."""
     try:
         values = tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise UsageError(
-            f"--{option} {text!r} is not a list of whole numbers", next_step=f"e.g. --{option} 1,8,32"
+            f"--{option} {text!r} is not a list of whole numbers", next_step=f"e.g. --{option} {example}"
         ) from error
     if any(value < 1 for value in values):
-        raise UsageError(f"--{option} {text!r} holds a number below 1")
+        raise UsageError(f"--{option} {text!r} holds a number below 1", next_step=f"e.g. --{option} {example}")
     return _once(values, option)
 
 

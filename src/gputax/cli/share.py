@@ -13,9 +13,10 @@ import click
 from gputax.cli.durations import seconds
 from gputax.cli.environment_options import environment_options
 from gputax.cli.lists import AtLeast, counts, names
+from gputax.cli.share_refusals import refuse_ignored
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import DEVICES, PRECISIONS, Setup
-from gputax.plan.engine_spec import parse_engine
+from gputax.plan.engine_spec import ENGINE_OPTIONS, parse_engine
 from gputax.plan.environment_options import EnvironmentOptions
 from gputax.plan.micro import engine_for, expanded, known_names
 from gputax.plan.neighbours import KINDS, VICTIMS
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
 
 EXIT_CELLS_FAILED = 4
 EXIT_INVALID = 5
+EXIT_NOT_ISOLATED = 6
 # Beside neighbours each restart has many slots of that length: at 10 s all five kinds took over half an hour.
 WINDOW, NEIGHBOURS_WINDOW = "10s", "2s"
 MODEL, OPERATION = "yolos-small", "micro:operation"
+BESIDE = (2,)
+# A neighbour is made by --aggressor; its engine is no workload.
+ENGINES = tuple(name for name in ENGINE_OPTIONS if name != "neighbour")
 
 
 @click.command()
@@ -67,11 +72,12 @@ MODEL, OPERATION = "yolos-small", "micro:operation"
 @click.option("--out", default="", help="Result directory. [default: results/share-ENV-TIME, or the unfinished one]")
 @click.option("--overwrite", is_flag=True, help="Measure again into a directory that holds results.")
 @click.option("--stall-timeout", default=0.0, type=AtLeast(0), help="End a worker silent for so many seconds.")
+@click.option("--dry-run", is_flag=True, help="Show the cells and about how long they take; measure nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Write the record to stdout instead of the tables.")
 @environment_options
 def share(
-    place: str, victim: str, aggressor: str, out: str, overwrite: bool, stall_timeout: float, as_json: bool,
-    options: EnvironmentOptions, **chosen: Any,
+    place: str, victim: str, aggressor: str, out: str, overwrite: bool, stall_timeout: float, dry_run: bool,
+    as_json: bool, options: EnvironmentOptions, **chosen: Any,
 ) -> int:  # fmt: skip
     """Let tenants share a device: latency, throughput and fairness by technique and number of tenants.
 
@@ -79,6 +85,11 @@ def share(
     """
     plan = share_plan(place, {**chosen, "aggressor": aggressor})
     aggressors = _aggressors(victim, aggressor)
+    refuse_ignored(plan, options, chosen)
+    if dry_run:
+        from gputax.cli.share_plan_text import show_plan
+
+        return show_plan(plan, victim or VICTIMS[0], aggressors, as_json)
     # Imported here: numpy, pydantic and rich are not needed to refuse a wrong command line.
     from gputax.cli.views import view_for
     from gputax.environments.sharing import shared_place
@@ -95,8 +106,16 @@ def share(
         finally:
             opened.close()
     _show(record, directory, as_json, bool(aggressors))
-    if record.failures:
+    return exit_code(record)
+
+
+def exit_code(record: SharingRecord) -> int:
+    """Return what a pipeline must know: cells failed, a wall did not hold, or something was not proven."""
+    broken = {f"{row.technique}-crash" for row in record.isolation if row.passed is False and "crash" in row.check}
+    if any(failure.cell not in broken for failure in record.failures):
         return EXIT_CELLS_FAILED
+    if any(row.passed is False for row in record.isolation):
+        return EXIT_NOT_ISOLATED
     valid = all(cell.valid for cell in record.cells) and all(row.valid for row in record.neighbours)
     return 0 if valid else EXIT_INVALID
 
@@ -112,9 +131,11 @@ def share_plan(place: str, chosen: dict[str, Any]) -> SharePlan:
     if len(workloads) != 1:
         raise UsageError("all tenants run one workload", next_step=f"e.g. --workload {OPERATION}")
     engine = engine_for(workloads[0], chosen["engine"])
+    if chosen["engine"].partition(":")[0] not in ("", *ENGINES):
+        raise unknown_name("engine", chosen["engine"].partition(":")[0], ENGINES)
     parse_engine(engine)
     window = chosen["window"] or (NEIGHBOURS_WINDOW if chosen.get("aggressor") else WINDOW)
-    window_s, warmup_s = seconds(window, "--window"), seconds(chosen["warmup"], "--warmup")
+    window_s, warmup_s = seconds(window, "--window", "10s"), seconds(chosen["warmup"], "--warmup", "2s")
     if window_s <= 0:
         raise UsageError("--window must be longer than nothing", next_step="e.g. --window 10s")
     setup = Setup(
@@ -132,7 +153,7 @@ def share_plan(place: str, chosen: dict[str, Any]) -> SharePlan:
     return SharePlan(
         place,
         techniques,
-        counts(chosen["tenants"], "tenants"),
+        _tenants(chosen),
         setup,
         repeats=chosen["repeats"],
         warmup_s=warmup_s,
@@ -141,6 +162,16 @@ def share_plan(place: str, chosen: dict[str, Any]) -> SharePlan:
         slices=chosen["slices"],
         seed=chosen["seed"],
     )
+
+
+def _tenants(chosen: dict[str, Any]) -> tuple[int, ...]:
+    """Return how many tenants there are at once; beside neighbours that is settled."""
+    found = counts(chosen["tenants"], "tenants", ",".join(map(str, DEFAULT_TENANTS)))
+    if not chosen.get("aggressor"):
+        return found
+    if found not in (DEFAULT_TENANTS, BESIDE):
+        raise UsageError("beside a neighbour there are two tenants", next_step="drop --tenants")
+    return BESIDE
 
 
 def _absolute(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TextIO
 
@@ -37,9 +38,11 @@ def share_table(record: SharingRecord, directory: Path, stream: TextIO) -> None:
 
 
 def technique_title(name: str) -> str:
-    """Return the technique's name for people; a stand-in says so."""
+    """Return the technique's name for people, as the report has it; a stand-in says so."""
     technique = TECHNIQUES.get(name)
-    return name if technique is None else technique.title + (" (stand-in)" if technique.stand_in else "")
+    if technique is None:
+        return name
+    return f"{name} (stand-in)" if technique.stand_in else technique.title
 
 
 def _figures(record: SharingRecord) -> Table:
@@ -48,7 +51,7 @@ def _figures(record: SharingRecord) -> Table:
     table.add_column("technique")
     table.add_column("tenants", justify="right")
     table.add_column("may use")
-    for name in ("mean ms", "p50 ms", "p90 ms", "p99 ms", "together/s", "Jain", "slowdown"):
+    for name in ("mean ms", "worst ms", "p50 ms", "p90 ms", "p99 ms", "together/s", "Jain", "slowdown"):
         table.add_column(name, justify="right")
     before = ""
     for row in record.rows:
@@ -65,6 +68,7 @@ def _row(row: SharedRow, first: bool) -> tuple[str, ...]:
         str(row.tenants),
         row.entitlement,
         _with_interval(row.mean_ms),
+        _number(row.worst_tenant_mean_ms.value),
         _number(row.p50_ms.value),
         _number(row.p90_ms.value),
         _number(row.p99_ms.value),
@@ -100,7 +104,8 @@ def notes(record: SharingRecord) -> list[str]:
             f"[ ] is the 95 % interval between repeats{lack}."
         )
         lines.append(
-            "Jain: 1 if all tenants got the same, 1/N if one got all. Slowdown: against 1 tenant of the technique."
+            "Worst: the mean of the slowest tenant. Jain: 1 if all tenants got the same, 1/N if one got all. "
+            "Slowdown: against 1 tenant of the technique."
         )
     if any(None in (row.p50_ms.value, row.p90_ms.value, row.p99_ms.value) for row in record.rows):
         lines.append("–: too few inferences in a repeat for that percentile (p50 needs 10, p90 64, p99 662).")
@@ -150,4 +155,10 @@ def _number(value: float | None) -> str:
 
 
 def _seconds(value_ms: float | None) -> str:
-    return "–" if value_ms is None else f"{value_ms / 1000:.4g}"
+    """Return seconds with four digits that count, never as a power of ten."""
+    if value_ms is None:
+        return "–"
+    value_s = float(f"{value_ms / 1000:.4g}")
+    decimals = 3 - math.floor(math.log10(value_s)) if value_s > 0 else 0
+    text = f"{value_s:.{max(0, decimals)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -34,17 +34,24 @@ class Clock:
     def __init__(self) -> None:
         self._cells: tuple[Cell, ...] = ()
         self._number = 0
+        self._taken_s = self._planned_s = 0.0
+        """Of the cells that have ended: what they took, and what their plan alone let expect."""
         self._load_started = time.monotonic()
         self._cell_started = time.monotonic()
 
     def run_started(self, cells: tuple[Cell, ...]) -> None:
         """Know the plan."""
-        self._cells = cells
+        self._cells, self._number = cells, 0
+        self._taken_s = self._planned_s = 0.0
 
     def cell_started(self, number: int) -> None:
-        """Start the cell's clock."""
+        """Start the cell's clock; the one before has ended, and its time tells what the next ones will take."""
+        now_s = time.monotonic()
+        if self._number:
+            self._taken_s += now_s - self._cell_started
+            self._planned_s += expected_s(self._cells[self._number - 1])
         self._number = number
-        self._cell_started = self._load_started = time.monotonic()
+        self._cell_started = self._load_started = now_s
 
     def phase_started(self) -> None:
         """Start the load's clock."""
@@ -55,10 +62,19 @@ class Clock:
         return done / max(time.monotonic() - self._load_started, 1e-3)
 
     def left_s(self, done: int, total: int) -> float:
-        """Return the expected time to the end of the run."""
+        """Return the expected time to the end of the run: what cells took so far, starting included, for each left."""
         elapsed_s = time.monotonic() - self._load_started
         present_s = elapsed_s * (total - done) / done if 0 < done <= total else 0.0
-        return present_s + sum(expected_s(cell) for cell in self._cells[self._number :])
+        return present_s + self._stretch(present_s) * sum(expected_s(cell) for cell in self._cells[self._number :])
+
+    def _stretch(self, present_s: float) -> float:
+        """Return how much longer than planned cells take: those that ended, and as long as none has, the first."""
+        if self._planned_s:
+            return self._taken_s / self._planned_s
+        if not self._number:
+            return 1.0
+        first_s = time.monotonic() - self._cell_started + present_s
+        return max(1.0, first_s / expected_s(self._cells[self._number - 1]))
 
 
 def expected_s(cell: Cell) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,12 @@ from gputax.plan.driver_choice import driver_choice
 from gputax.plan.engine_spec import waiting_passively
 from gputax.plan.sharing import Entitlement, Technique
 from gputax.worker.probes.cpu_allowance import cpu_allowance
+
+SOFTWARE, KERNEL_TIME = "software device", "GPUTAX_SOFT_KERNEL_US"
+NO_TIME_OF_ITS_OWN = (
+    "the software device takes no time itself: tenants share the host's CPU and the proxy; "
+    "with GPUTAX_SOFT_KERNEL_US=125 GPUTAX_SOFT_COPY_GBPS=4.5 it is busy as a device would be"
+)
 
 
 class BareShared:
@@ -59,7 +66,7 @@ class BareShared:
                 "cgroup_version": groups.version,
                 "quota_cpus": quota.cpus,
                 "period_us": quota.period_us,
-                "weight": WEIGHT[groups.version],
+                "weight_of_a_tenant": WEIGHT[groups.version],
             }
         if technique.name != "proxy":
             self._proxy.close()
@@ -71,16 +78,16 @@ class BareShared:
         name = technique.environment(self.name)
         match technique.name:
             case "cpu-shared":
-                entitlement = Entitlement(f"up to all {_cores(self.cpus)}", 1.0)
-                return [
-                    Tenant(CoreTenant(name, self._allowance), self._on_cores(setup, parts), entitlement)
-                    for _ in range(count)
-                ]
+                on_cores = self._on_cores(setup, parts)
+                entitlement = _of_cores(on_cores.threads, self.cpus)
+                return [Tenant(CoreTenant(name, self._allowance), on_cores, entitlement) for _ in range(count)]
             case "cpu-quota":
                 groups, quota = self._quota_groups(), quota_of(self.cpus / parts)
+                groups.weigh(count)
+                on_cores = self._on_cores(setup, parts)
                 entitlement = Entitlement(f"1/{parts} of {_cores(self.cpus)}", quota.cpus / self.cpus)
                 return [
-                    Tenant(QuotaTenant(name, groups, f"t{number}", quota), self._on_cores(setup, parts), entitlement)
+                    Tenant(QuotaTenant(name, groups, f"t{number}", quota), on_cores, entitlement)
                     for number in range(1, count + 1)
                 ]
             case "proxy":
@@ -114,11 +121,15 @@ class BareShared:
                 reasons.append("the proxy counts two tenants as one")
             facts |= {"proxy_pid": tenants[0].get("proxy_pid"), "device": tenants[0].get("device")}
             facts |= {"tenants_of_the_proxy": numbers}
+            if SOFTWARE in str(tenants[0].get("device")) and not os.environ.get(KERNEL_TIME):
+                facts["warning"] = NO_TIME_OF_ITS_OWN
         else:
             affinities = {tuple((each.get("cpu_allowance") or {}).get("affinity") or ()) for each in described}
             if len(affinities) != 1:
                 reasons.append("the tenants are bound to different cores")
             facts |= {"affinity": list(next(iter(affinities))), "cpus": self.cpus}
+            if technique.name == "cpu-quota" and self._groups is not None:
+                facts["weight_of_all_tenants"] = self._groups.weight()
         return {"layer": technique.name, "active": not reasons, "reasons": reasons, **facts}
 
     def files(self) -> dict[str, str]:
@@ -157,6 +168,14 @@ def _refuse_contradictions(technique: Technique, setup: Setup) -> None:
             where=f"technique {technique.name}",
             next_step="--tech proxy for the software device, or --env k8s for a GPU",
         )
+
+
+def _of_cores(threads: int, cpus: float) -> Entitlement:
+    """Return what so many threads can use at most of cores that nothing divides."""
+    if threads >= cpus:
+        return Entitlement(f"up to all {_cores(cpus)}", 1.0)
+    words = f"{threads} thread{'s' if threads != 1 else ''}"
+    return Entitlement(f"up to {threads} of {_cores(cpus)} ({words})", threads / cpus)
 
 
 def _cores(cpus: float) -> str:

@@ -22,8 +22,9 @@ PREFIX = "gputax-share-"
 PERIOD_US = 10_000
 LEAST_QUOTA_US = 1_000
 LONGEST_PERIOD_US = 1_000_000
-# Of a hundred ordinary processes, in the units of each version.
-WEIGHT = {1: 102_400, 2: 10_000}
+# Of one ordinary process, in the units of each version, and the most that the kernel takes.
+WEIGHT, MOST_WEIGHT = {1: 1024, 2: 100}, {1: 262_144, 2: 10_000}
+WEIGHT_FILE = {1: "cpu.shares", 2: "cpu.weight"}
 # A group can be removed when the kernel has forgotten its last process, some milliseconds after that was waited for.
 REMOVE_TRIES, REMOVE_PAUSE_S = 100, 0.02
 
@@ -97,15 +98,27 @@ class QuotaGroups:
             self._lock = _locked(self.path)
             if self.version == 2:
                 _write(self.path / "cgroup.subtree_control", "+cpu")
-            # All groups together count as one process to the scheduler, unless they weigh more: beside other load 7
-            # tenants got 0.4 CPUs of the 2 that they were entitled to (measured). A slice is one that nobody else uses.
-            _write(self.path / ("cpu.weight" if self.version == 2 else "cpu.shares"), str(WEIGHT[self.version]))
+            self.weigh(1)
             # What is refused here would be refused in the middle of a measurement.
             self.group("probe", quota_of(0.1))
             _remove(self.path / "probe")
         except OSError as error:
             self.close()
             raise _refused(self.path, error) from error
+
+    def weigh(self, tenants: int) -> None:
+        """Let each of so many tenants weigh what an ordinary process does, as tenants without a group do.
+
+        All groups of a directory together count as one process to the scheduler, unless the directory weighs more:
+        beside other load 7 tenants got 0.4 CPUs of the 2 that they were entitled to (measured).
+        """
+        weight = min(WEIGHT[self.version] * tenants, MOST_WEIGHT[self.version])
+        _write(self.path / WEIGHT_FILE[self.version], str(weight))
+
+    def weight(self) -> int | None:
+        """Return the weight of all groups together that the kernel says is in force."""
+        text = read_text(self.path / WEIGHT_FILE[self.version])
+        return int(text) if text and text.strip() else None
 
     def group(self, name: str, quota: Quota) -> QuotaGroup:
         """Return the group of this name with this quota; it is made where it is missing."""

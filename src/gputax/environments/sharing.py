@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from gputax.environments.tenancy import Say, SharedPlace
 from gputax.errors import unknown_name
 from gputax.plan.environment_options import EnvironmentOptions
@@ -19,5 +21,18 @@ def shared_place(name: str, options: EnvironmentOptions, say: Say, *, proxy_memo
         case "k8s":
             from gputax.environments.kubernetes_sharing import KubernetesShared
 
+            _refuse_silent(options)
             return KubernetesShared(options, say)
     raise unknown_name("environment to share a device in", name, PLACES)
+
+
+def _refuse_silent(options: EnvironmentOptions) -> None:
+    """Raise at once where no cluster answers: that is no lack of a technique, and the same for all of them."""
+    from gputax.cluster.client import Cluster, ForbiddenError
+
+    cluster = Cluster(options.context, options.namespace)
+    try:
+        with contextlib.suppress(ForbiddenError):  # who may not ask for the version has been answered
+            cluster.version()
+    finally:
+        cluster.close()

@@ -58,7 +58,7 @@ def cross_check(
         query = QUERY.format(of=chosen, range=span)
         mean_s = _value(url, query, at_s)
     except _NoAnswer as error:
-        return Notice(CODE, f"Prometheus at {url} was not asked: {error}")
+        return Notice(CODE, f"Prometheus at {url} did not answer: {error}")
     if mean_s is None or not math.isfinite(mean_s):
         return Notice(CODE, f"Prometheus has no value for {query}")
     theirs_ms = 1e3 * mean_s
@@ -68,6 +68,15 @@ def cross_check(
         ours_ms=ours_ms,
         difference_percent=100.0 * (theirs_ms / ours_ms - 1.0),
     )
+
+
+def silence(url: str) -> Notice | None:
+    """Return why Prometheus does not answer, None where it does."""
+    try:
+        _value(url, "vector(1)", time.time())
+    except _NoAnswer as error:
+        return Notice(CODE, f"Prometheus at {url} did not answer: {error}; means are held against it once it does")
+    return None
 
 
 def _selections(pods: Sequence[str]) -> list[str]:

@@ -139,14 +139,22 @@ class _Neighbours:
             self._store.append_event("neighbours ended")
         except KeyboardInterrupt as error:
             self._store.append_event("interrupted")
-            raise Interrupted(
-                f"interrupted; {len(self._settled())} of {len(self.record.cells_planned)} parts are kept",
-                where=str(self._store.path),
-                next_step="the same command resumes",
-            ) from error
+            raise self._interrupted() from error
         finally:
             self._leave()
         return self.record
+
+    def _interrupted(self) -> Interrupted:
+        kept = len(self._settled())
+        if not kept and not self.record.failures:
+            return Interrupted(
+                "interrupted before the first part ended; nothing was kept", next_step="the same command begins anew"
+            )
+        return Interrupted(
+            f"interrupted; {kept} of {len(self.record.cells_planned)} parts are kept",
+            where=str(self._store.path),
+            next_step="the same command resumes",
+        )
 
     def _technique(self, technique: Technique, settled: set[str]) -> None:
         self._place.switch(technique, parts_of(self._request.plan), self._view.phase)

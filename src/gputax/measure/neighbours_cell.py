@@ -72,7 +72,7 @@ def measure_beside(
     for restart in range(1, plan.repeats + 1):
         left_s = (time.monotonic() - started_s) / max(1, restart - 1) * (plan.repeats - restart + 1)
         left = f", about {left_s:.0f} s more" if restart > 1 else ""
-        view.phase(f"{kind}: restart {restart} of {plan.repeats}{left}")
+        view.phase(f"{kind}: {restart} of {plan.repeats}{left}")
         victim, aggressor = place.tenants(technique, 2, parts_of(plan), plan.setup)
         with _Restart(restart, victim, aggressor, kind, plan) as both:
             for number, beside in enumerate(slot_order(restart)):

@@ -30,6 +30,7 @@ from gputax.results.sharing_store import discard_sharing, resumable, write_shari
 from gputax.results.store import ResultDirectory, now_text
 
 LEFT_OUT = "technique-left-out"
+LAST_WORDS = "its last words"
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class ShareRun:
         self._view.run_started(str(self._store.path), shown, len(done))
         self._store.append_event("sharing started", cells=len(cells), resumed=len(done))
         try:
+            self._ask_prometheus()
             for number, cell in enumerate(cells, start=1):
                 if cell.id not in done and cell.technique not in self._left_out:
                     self._view.cell_started(shown[number - 1], number)
@@ -100,14 +102,30 @@ class ShareRun:
             self._store.append_event("sharing ended")
         except KeyboardInterrupt as error:
             self._store.append_event("interrupted")
-            raise Interrupted(
-                f"interrupted; {len(self.record.cells)} of {len(cells)} cells are kept",
-                where=str(self._store.path),
-                next_step="the same command resumes",
-            ) from error
+            raise self._interrupted(len(cells)) from error
         finally:
             self._leave()
         return self.record
+
+    def _interrupted(self, planned: int) -> Interrupted:
+        if not self.record.cells and not self.record.failures:
+            return Interrupted(
+                "interrupted before the first cell ended; nothing was kept", next_step="the same command begins anew"
+            )
+        return Interrupted(
+            f"interrupted; {len(self.record.cells)} of {planned} cells are kept",
+            where=str(self._store.path),
+            next_step="the same command resumes",
+        )
+
+    def _ask_prometheus(self) -> None:
+        """Say before the first cell that nobody answers there: after an hour it would be too late."""
+        if self._request.prometheus:
+            from gputax.measure.cross_check import silence
+
+            silent = silence(self._request.prometheus)
+            if silent is not None:
+                self._view.phase(f"WARNING: {silent.text}")
 
     def _leave(self) -> None:
         try:
@@ -217,7 +235,7 @@ class ShareRun:
 
     def _fail(self, cell: ShareCell, error: GputaxError) -> None:
         failure = Failure(
-            cell=cell.id, kind=type(error).__name__, what=error.what, where=error.where, next=error.next_step
+            cell=cell.id, kind=type(error).__name__, what=error.what, where=error.where, next=_next_step(error)
         )
         self._update(failures=(*self.record.failures, failure))
         self._store.append_event("cell failed", cell=cell.id, what=error.what)
@@ -226,3 +244,12 @@ class ShareRun:
     def _update(self, **changes: object) -> None:
         self.record = self.record.model_copy(update=changes)
         write_sharing(self._store, self.record)
+
+
+def _next_step(error: GputaxError) -> str:
+    """Return what to do about a failed cell; a worker that was killed tells at most its last words."""
+    if error.next_step and not error.next_step.startswith(LAST_WORDS):
+        return error.next_step
+    fewer = "; where memory is short: fewer --tenants" if "out of memory" in error.what else ""
+    words = f"; {error.next_step}" if error.next_step.removeprefix(LAST_WORDS).strip(": ") not in ("", "none") else ""
+    return f"the same command tries the failed cells again{fewer}{words}"

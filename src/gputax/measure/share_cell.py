@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from gputax.environments.tenancy import SharedPlace, Switched, Tenant
 from gputax.errors import CellError, ResultsError
 from gputax.measure.share_group import Proof, Released, TenantGroup
+from gputax.measure.share_notices import cell_notices, stretched_text
 from gputax.measure.view import RunView
 from gputax.plan.load import Load
 from gputax.plan.sharing import TECHNIQUES, ShareCell, SharePlan
@@ -22,16 +23,12 @@ from gputax.stats.fairness import jain_index
 from gputax.stats.shared import Served, TenantRuns, Window, common_window, served, served_together
 
 Columns = dict[str, npt.NDArray[np.int64]]
-ENOUGH_OVERLAP = 0.9
 # The tenants end up to one run apart: ten runs or more keep that below a tenth of the cell. Their length is known from
 # the first run, which is the slowest. A tenant so slow that this would take ten times as long as asked gets less.
 FEWEST_RUNS = 10
 # One tenant alone has nobody to end apart from; so many runs are what a mean needs at least.
 FEWEST_RUNS_ALONE = 5
 MOST_EXTENDED = 10.0
-# Tenants are one another's busy neighbours, and a quota is meant to throttle: what is under test is no disturbance.
-EXPECTED = {"busy-neighbours", "gpu-shared"}
-EXPECTED_OF = {"cpu-quota": {"cpu-throttled"}}
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ def _released(plan: SharePlan, group: TenantGroup, view: RunView) -> Released:
     first = group.release(Load("saturate", batch_size=plan.batch_size))
     slowest_ns = max(int((each.columns["end_ns"] - each.columns["start_ns"]).max()) for each in first.observations)
     seconds = load_seconds(plan, len(group.tenants), slowest_ns)
-    view.phase(f"measuring for {seconds:.3g} s")
+    view.phase(stretched_text(plan, seconds, slowest_ns) or f"measuring for {seconds:.3g} s")
     load = Load("saturate", batch_size=plan.batch_size, min_duration_s=seconds, expected_latency_ns=max(1, slowest_ns))
     return group.release(load, _Progress(len(group.tenants), seconds, view).told)
 
@@ -152,7 +149,7 @@ def judge(
         evidence=evidence,
         facts=facts,
         switched=switched,
-        notices=(*_unshared_cores(plan, cell, proof, facts), *_notices(cell, released, window, proof, evidence)),
+        notices=cell_notices(plan, cell, released, proof, evidence, facts, window, each),
         ended_s=(window.end_ns + released.unix_ns) / 1e9,
     )
 
@@ -166,45 +163,3 @@ def all_columns(runs: Sequence[TenantRuns], window: Window) -> Columns:
         "samples": np.concatenate([one.samples for one in runs]),
         "kept": np.concatenate([window.holds(one).astype(np.int64) for one in runs]),
     }
-
-
-def _unshared_cores(
-    plan: SharePlan, cell: ShareCell, proof: Proof, facts: Sequence[Mapping[str, Any]]
-) -> Iterator[Notice]:
-    """Say so where even the most tenants leave cores idle: on a large machine they never meet."""
-    cores = len((proof.described[0].get("cpu_allowance") or {}).get("affinity") or ())
-    threads = sum(int(each.get("threads") or 0) for each in facts)
-    if cell.technique == "cpu-shared" and cell.tenants == max(plan.tenants) and threads <= cores:
-        text = f"{threads} threads of all tenants on {cores} cores: they share caches and memory, not cores"
-        yield Notice("cores-not-shared", f"{text}; --threads or --tenants would change that", float(cores - threads))
-
-
-def _notices(
-    cell: ShareCell, released: Released, window: Window, proof: Proof, evidence: Mapping[str, Any]
-) -> list[Notice]:
-    found: list[Notice] = []
-    reasons = [str(reason) for reason in evidence.get("reasons") or ()]
-    reasons += [
-        f"tenant {number}: {reason}"
-        for number, each in enumerate(proof.evidences, start=1)
-        if each.get("active") is not True and evidence.get("active") is True
-        for reason in each.get("reasons") or ("nothing proves it",)
-    ]
-    if evidence.get("active") is not True or reasons:
-        text = "; ".join(reasons) or "nothing proves it"
-        found.append(Notice("no-evidence", f"INVALID: {cell.technique} was not active: {text}"))
-    if evidence.get("warning"):
-        found.append(Notice("technique", str(evidence["warning"])))
-    if window.overlap_share < ENOUGH_OVERLAP:
-        text = (
-            f"all tenants ran together for {100 * window.overlap_share:.0f} % of the cell's time; the rest is dropped"
-        )
-        found.append(Notice("little-overlap", text, window.overlap_share))
-    expected = (EXPECTED if cell.tenants > 1 else set()) | EXPECTED_OF.get(cell.technique, set())
-    worst: dict[str, Notice] = {}
-    for observation in released.observations:
-        for notice in observation.notices:
-            known = worst.get(notice.code)
-            if notice.code not in expected and (known is None or abs(notice.value or 0) > abs(known.value or 0)):
-                worst[notice.code] = notice
-    return [*found, *worst.values()]

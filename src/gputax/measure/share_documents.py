@@ -160,7 +160,7 @@ def _row(repeats: Sequence[SharedCell], alone: Sequence[SharedCell]) -> SharedRo
         p99_ms=_figure(replicated([cell.p99_ms for cell in repeats])),
         worst_tenant_mean_ms=_figure(replicated([max(each.mean_ms for each in cell.results) for cell in repeats])),
         aggregate_per_s=_figure(replicated([cell.aggregate_per_s for cell in repeats])),
-        jain=_figure(replicated([cell.jain for cell in repeats], most=1.0)),
+        jain=_figure(replicated([cell.jain for cell in repeats], least=1.0 / first.tenants, most=1.0)),
         slowdown=_figure(slower),
     )
 

@@ -14,6 +14,8 @@ from gputax.plan.cells import Setup
 
 Bound = Literal["none", "cap", "slice"]
 DEFAULT_TENANTS = (1, 3, 5, 7)
+# Each is a process or a pod of its own; more are a slip of the keyboard, and would take the machine with them.
+MOST_TENANTS = 512
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,22 @@ class SharePlan:
                 )
         if not self.tenants or min(self.tenants) < 1:
             raise UsageError("the number of tenants must be at least 1", next_step="e.g. --tenants 1,3,5,7")
+        most = max(self.tenants)
+        if most > MOST_TENANTS:
+            raise UsageError(
+                f"{most} tenants of one device are more than the {MOST_TENANTS} that are tried",
+                next_step="e.g. --tenants 1,3,5,7",
+            )
+        if self.slices and self.slices < most:
+            raise UsageError(
+                f"{most} tenants do not fit a device that is cut into {self.slices} parts",
+                next_step=f"--slices {most}, or fewer --tenants",
+            )
 
     @property
     def parts(self) -> int:
         """Into how many slices the device is cut."""
-        return max(self.slices, *self.tenants)
+        return self.slices or max(self.tenants)
 
     def cells(self) -> tuple[ShareCell, ...]:
         """Return all cells; each repeat visits the techniques, and within each the tenants, in an order of its own.

@@ -109,8 +109,8 @@ def _figures(latency_ns: Int64Array, throughput_per_s: float) -> Served:
     return Served(table.count, throughput_per_s, table.mean_ns / 1e6, p50, p90, p99)
 
 
-def replicated(values: Sequence[float | None], *, most: float = math.inf) -> Replicated:
-    """Return the geometric mean over repeats with its 95 % t interval on the log scale, cut at `most`.
+def replicated(values: Sequence[float | None], *, least: float = 0.0, most: float = math.inf) -> Replicated:
+    """Return the geometric mean over repeats with its 95 % t interval on the log scale, cut at `least` and `most`.
 
     A repeat is the unit: runs of one repeat share their processes and are no independent values.
     """
@@ -118,11 +118,11 @@ def replicated(values: Sequence[float | None], *, most: float = math.inf) -> Rep
     if not known or len(known) < len(values):
         return Replicated(None)
     logs = np.log(np.asarray(known, dtype=np.float64))
-    value = min(most, math.exp(float(logs.mean())))
+    value = min(most, max(least, math.exp(float(logs.mean()))))
     if logs.size < 2:
         return Replicated(value)
     low, high = series_mean(logs).one_sided(0.025)
-    return Replicated(value, (_exp(low), min(most, _exp(high))))
+    return Replicated(value, (max(least, _exp(low)), min(most, _exp(high))))
 
 
 def slowdown(alone: Mapping[int, float], shared: Mapping[int, float]) -> Replicated:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from gputax.cli.share import share_plan
+from gputax.cli.share import exit_code, share_plan
+from gputax.results.record import Failure
+from gputax.results.sharing import IsolationRow, SharingRecord
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 DEFAULTS: dict[str, Any] = {
@@ -40,9 +43,21 @@ def test_behind_the_proxy_tenants_run_operations_of_the_driver() -> None:
     [
         (["--tech", "mpss"], 2, "unknown tech 'mpss'", "did you mean 'mps'?"),
         (["--tech", "mps"], 2, "mps does not exist in the environment bare", "--env k8s"),
-        (["--tenants", "0"], 2, "a number below 1", ""),
-        (["--tenants", "three"], 2, "not a list of whole numbers", ""),
-        (["--window", "soon"], 2, "--window 'soon' is no time", ""),
+        (["--tenants", "0"], 2, "a number below 1", "--tenants 1,3,5,7"),
+        (["--tenants", "three"], 2, "not a list of whole numbers", "--tenants 1,3,5,7"),
+        (["--tenants", "100000"], 2, "more than the 512", ""),
+        (["--slices", "3"], 2, "7 tenants do not fit a device that is cut into 3 parts", "--slices 7"),
+        (["--aggressor", "compute", "--slices", "1"], 2, "2 tenants do not fit", "--slices 2"),
+        (["--aggressor", "compute", "--tenants", "1,5"], 2, "there are two tenants", "drop --tenants"),
+        (["--window", "soon"], 2, "--window 'soon' is no time", "--window 10s"),
+        (["--window", "-3s"], 2, "--window '-3s' is no time", "--window 10s"),
+        (["--engine", "neighbour"], 2, "unknown engine 'neighbour'", "known: onnx, torch, driver, synthetic"),
+        (["--prometheus", "nonsense"], 2, "'nonsense' is no http address", "http://localhost:9090"),
+        (["--prometheus", "http://host:port"], 2, "is no http address", ""),
+        (["--node", "gpu-1"], 2, "--node says something of a container or a cluster", "--env k8s"),
+        (["--image", "other:1"], 2, "--image says something", "drop it"),
+        (["--ready-timeout", "5"], 2, "--ready-timeout says something", ""),
+        (["--proxy-memory-mb", "64"], 2, "for the GPU proxy of this machine", "--tech proxy"),
         (["--window", "0s"], 2, "longer than nothing", "--window 10s"),
         (["--workload", "resnet5"], 2, "unknown workload", "did you mean 'resnet50'?"),
         (["--workload", "micro"], 2, "all tenants run one workload", "micro:operation"),
@@ -64,3 +79,64 @@ def test_mistakes(gputax: Gputax, tmp_path: Path, words: list[str], code: int, c
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "o").exists()
+
+
+def test_a_dry_run_shows_every_cell_and_the_least_time(gputax: Gputax, tmp_path: Path) -> None:
+    done = gputax("share", "--dry-run", "--tenants", "1,3", "--repeats", "2", "--out", "o")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 * 2 * 2 + 2
+    assert any(line.startswith("cpu-quota-t3-r2 ") and line.endswith(" s") for line in lines)
+    assert lines[-2].startswith("8 cells, at least 130 s")
+    assert "Nothing was measured" in lines[-1]
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_dry_run_beside_neighbours_names_its_parts(gputax: Gputax) -> None:
+    done = gputax("share", "--dry-run", "--json", "--tech", "cpu-shared", "--aggressor", "compute,crash")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["cells"] == ["cpu-shared-compute", "cpu-shared-crash", "cpu-shared-isolation"]
+
+
+def test_no_cluster_is_one_error_before_any_technique_is_named(
+    gputax: Gputax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n"
+        "contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n"
+    )
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    done = gputax("share", "--env", "k8s", "--out", "o")
+    assert done.returncode == 3, done.stderr
+    assert "127.0.0.1:9" in done.stderr
+    assert "left out" not in done.stderr
+    assert "cells" not in done.stderr
+    assert not (tmp_path / "o").exists()
+
+
+def isolation(passed: bool | None, check: str = "no foreign memory readable") -> IsolationRow:
+    return IsolationRow(technique="cpu-shared", check=check, passed=passed, text="")  # type: ignore[arg-type]
+
+
+CRASHED = Failure(cell="cpu-shared-crash", kind="CellError", what="the victim went along")
+OTHER = Failure(cell="cpu-shared-compute", kind="CellError", what="it broke")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, 0),
+        ({"isolation": (isolation(True), isolation(None))}, 0),
+        ({"isolation": (isolation(True), isolation(False))}, 6),
+        ({"isolation": (isolation(False),), "failures": (OTHER,)}, 4),
+        ({"isolation": (isolation(False, "a crash stays with its tenant"),), "failures": (CRASHED,)}, 6),
+    ],
+)
+def test_the_exit_code_tells_a_pipeline_of_walls_that_do_not_hold(changes: dict[str, Any], code: int) -> None:
+    record = SharingRecord(
+        gputax_version="0", timestamp="t", complete=True, plan_id="p", plan={}, place="bare", workload="w",
+        device_label="CPU", **changes,
+    )  # fmt: skip
+    assert exit_code(record) == code

@@ -48,6 +48,8 @@ class TestTenants:
 
     def test_say_what_they_may_use(self, place: BareShared) -> None:
         (tenant,) = place.tenants(SHARED, 1, 7, MODEL)
+        assert (tenant.entitlement.text, tenant.entitlement.share) == ("up to 1 of 4 cores (1 thread)", 0.25)
+        (tenant,) = place.tenants(SHARED, 1, 7, Setup("yolos-small", threads=8))
         assert (tenant.entitlement.text, tenant.entitlement.share) == ("up to all 4 cores", 1.0)
         assert tenant.environment.name == "bare+cpu-shared"
 
@@ -167,6 +169,18 @@ class TestGroupEvidence:
         evidence = self.evidence(technique, self.GOOD, second)
         assert evidence["active"] is False
         assert reason in "; ".join(evidence["reasons"])
+
+
+class TestSoftwareDevice:
+    TENANT = ({**TestGroupEvidence.GOOD[0], "device": "gputax software device"}, told(1))
+
+    def test_without_a_time_of_its_own_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("GPUTAX_SOFT_KERNEL_US", raising=False)
+        assert "GPUTAX_SOFT_KERNEL_US=125" in TestGroupEvidence.evidence(PROXY, self.TENANT)["warning"]
+
+    def test_with_one_needs_no_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GPUTAX_SOFT_KERNEL_US", "125")
+        assert "warning" not in TestGroupEvidence.evidence(PROXY, self.TENANT)
 
 
 def test_cpu_time_is_that_of_a_living_process() -> None:

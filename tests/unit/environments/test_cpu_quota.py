@@ -87,6 +87,16 @@ class TestGroups:
         assert kernel.groups_left() == []
         groups.close()
 
+    def test_each_tenant_weighs_what_a_process_without_a_group_does(self, kernel: Kernel) -> None:
+        ordinary = {1: 1024, 2: 100}[kernel.version]
+        groups = QuotaGroups(kernel.root)
+        assert groups.weight() == ordinary
+        groups.weigh(7)
+        assert groups.weight() == 7 * ordinary
+        groups.weigh(512)
+        assert groups.weight() == {1: 262_144, 2: 10_000}[kernel.version], "the most that the kernel takes"
+        groups.close()
+
     def test_a_group_keeps_its_place_when_the_quota_changes(self, kernel: Kernel) -> None:
         groups = QuotaGroups(kernel.root)
         groups.group("t1", quota_of(0.5))

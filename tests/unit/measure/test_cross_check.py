@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from gputax.measure.cross_check import cross_check
+from gputax.measure.cross_check import cross_check, silence
 from gputax.plan.warnings import Notice
 from gputax.results.sharing import CrossCheck
 
@@ -132,7 +132,10 @@ def test_an_answer_that_is_none_is_a_notice(prometheus: Prometheus, code: int, b
 def test_a_prometheus_that_is_not_there_is_a_notice(url: str) -> None:
     found = cross_check(url, 10.0, "mps", 3, 200.0)
     assert isinstance(found, Notice)
-    assert "was not asked" in found.text
+    assert "did not answer" in found.text
+    silent = silence(url)
+    assert silent is not None
+    assert "did not answer" in silent.text
 
 
 def test_without_a_figure_of_our_own_nobody_is_asked(prometheus: Prometheus) -> None:

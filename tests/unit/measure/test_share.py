@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gputax.environments.tenancy import Say, Switched, Tenant
-from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, UsageError
+from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, UsageError, WorkerError
 from gputax.measure import share
 from gputax.measure.share import ShareRequest, measure_sharing
 from gputax.measure.share_cell import SharedMeasurement
@@ -218,6 +218,35 @@ def test_an_interrupt_keeps_what_is_done_and_the_same_plan_goes_on(
     assert len(measured) == 8
 
 
+def test_an_interrupt_before_the_first_cell_ended_promises_nothing(
+    tmp_path: Path, play: Callable[[Play], list[str]]
+) -> None:
+    def interrupted(cell: ShareCell) -> SharedMeasurement:
+        raise KeyboardInterrupt
+
+    play(interrupted)
+    with pytest.raises(Interrupted, match="nothing was kept") as raised:
+        run(tmp_path / "o", PlayedPlace())
+    assert raised.value.where == ""
+    assert "resumes" not in raised.value.next_step
+    assert not (tmp_path / "o").exists()
+
+
+AGAIN = "the same command tries the failed cells again; where memory is short: fewer --tenants"
+
+
+@pytest.mark.parametrize(("words", "expected"), [("none", AGAIN), ("oops", f"{AGAIN}; its last words: oops")])
+def test_a_killed_worker_has_a_next_step(
+    tmp_path: Path, play: Callable[[Play], list[str]], words: str, expected: str
+) -> None:
+    def killed(cell: ShareCell) -> SharedMeasurement:
+        what = "the worker was killed by signal 9 (out of memory?) before it answered"
+        raise WorkerError(what, next_step=f"its last words: {words}")
+
+    play(killed)
+    assert run(tmp_path / "o", PlayedPlace()).failures[0].next == expected
+
+
 def test_a_resume_under_other_conditions_is_refused(tmp_path: Path, play: Callable[[Play], list[str]]) -> None:
     def failing(cell: ShareCell) -> SharedMeasurement:
         if cell == PLAN.cells()[-1]:
@@ -251,6 +280,7 @@ class TestPrometheus:
             return CrossCheck(query="q", prometheus_ms=10.1, ours_ms=10.0, difference_percent=1.0)
 
         monkeypatch.setattr(cross_check, "cross_check", answer)
+        monkeypatch.setattr(cross_check, "silence", lambda url: None)
         play(ordinary)
         record = run(tmp_path / "o", PlayedPlace(), prometheus="http://p")
         assert all(cell.cross_check is not None for cell in record.cells)
@@ -263,8 +293,11 @@ class TestPrometheus:
         from gputax.measure import cross_check
 
         monkeypatch.setattr(cross_check, "cross_check", lambda *words, **named: Notice("prometheus", "silent"))
+        monkeypatch.setattr(cross_check, "silence", lambda url: Notice("prometheus", f"{url} did not answer"))
         play(ordinary)
-        record = run(tmp_path / "o", PlayedPlace(), prometheus="http://p")
+        heard = Heard()
+        record = run(tmp_path / "o", PlayedPlace(), heard, prometheus="http://p")
+        assert heard.phases[0] == "WARNING: http://p did not answer", "before the first cell"
         assert record.complete
         assert {warning.code for cell in record.cells for warning in cell.warnings} == {"prometheus"}
 

@@ -22,12 +22,15 @@ from tests.unit.measure.shared_cells import FACTS
 MS = 1_000_000
 SETUP = Setup("yolos-small")
 ACTIVE = {"active": True}
+LOAD = Load("saturate")
 
 
-def observed(first_ms: int, run_ms: int, runs: int, *notices: Notice) -> Observation:
+def observed(
+    first_ms: int, run_ms: int, runs: int, *notices: Notice, load: Load = LOAD, telemetry: dict[str, Any] | None = None
+) -> Observation:
     start = (first_ms + run_ms * np.arange(runs, dtype=np.int64)) * MS
     columns = {"start_ns": start, "end_ns": start + run_ms * MS, "samples": np.ones(runs, np.int64)}
-    return Observation(Load("saturate"), columns, {}, notices, {}, 1.0)
+    return Observation(load, columns, {}, notices, telemetry or {}, 1.0)
 
 
 def judged(
@@ -61,7 +64,7 @@ def test_every_run_is_kept_and_those_of_the_window_are_marked() -> None:
     assert [one.runs for one in measured.each] == [85, 42, 85]
     assert measured.together.runs == 212
     assert measured.valid
-    assert codes(measured) == ["little-overlap"]
+    assert codes(measured) == ["little-overlap", "uneven-tenants"]
     assert measured.ended_s == pytest.approx(6.0), "the window's end as Unix time"
 
 
@@ -69,6 +72,37 @@ def test_who_got_more_shows_in_jain() -> None:
     even, uneven = judged(*[observed(0, 10, 100)] * 3), judged(observed(0, 10, 100), *[observed(0, 20, 50)] * 2)
     assert even.jain == pytest.approx(1.0)
     assert uneven.jain == pytest.approx((100 + 50 + 50) ** 2 / (3 * (100**2 + 2 * 50**2)))
+
+
+def test_a_starved_tenant_is_named_with_the_best_served_one() -> None:
+    uneven = judged(observed(0, 40, 25), observed(0, 10, 100), observed(0, 20, 50), cores=1)
+    (notice,) = [each for each in uneven.notices if each.code == "uneven-tenants"]
+    assert notice.text.endswith("tenant 2 got 100/s, tenant 1 25/s, a factor of 4")
+    assert notice.value == pytest.approx(4.0)
+    assert "uneven-tenants" not in codes(judged(*[observed(0, 10, 100)] * 3))
+
+
+def test_a_window_that_was_stretched_says_so_and_why() -> None:
+    stretched = Load("saturate", min_duration_s=50.1, expected_latency_ns=5_000 * MS)
+    measured = judged(*[observed(0, 5000, 10, load=stretched)] * 3)
+    assert measured.notices == (
+        Notice("window-stretched", "a run takes 5 s: measuring for 50 s instead of 1 s, so that 10 runs fit", 50.1),
+    )
+    asked = Load("saturate", min_duration_s=1.1, expected_latency_ns=5 * MS)
+    assert codes(judged(*[observed(0, 10, 100, load=asked)] * 3)) == []
+
+
+def told(busy_ms: float, own_cpu_ms: float) -> dict[str, Any]:
+    return {"time_ns": [0, 1000 * MS], "busy_ms": [0, busy_ms], "own_cpu_ms": [0, own_cpu_ms]}
+
+
+def test_load_that_is_no_tenants_is_told_from_theirs() -> None:
+    beside = [observed(0, 10, 100, telemetry=told(2000, own)) for own in (600, 500, 400)]
+    (notice,) = judged(*beside).notices
+    assert (notice.code, notice.value) == ("foreign-load", pytest.approx(50.0))
+    alone = [observed(0, 10, 100, telemetry=told(2000, own)) for own in (700, 700, 560)]
+    assert codes(judged(*alone)) == [], "4 % of a core are the coordinator's"
+    assert codes(judged(*beside, technique="proxy")) == [], "a proxy is neither tenant nor stranger"
 
 
 def test_without_evidence_it_is_invalid_and_says_why() -> None:

@@ -118,3 +118,9 @@ def test_slowdown_is_paired_by_repeat_so_that_a_slow_hour_cancels() -> None:
 def test_slowdown_takes_the_repeats_that_both_have() -> None:
     assert slowdown({1: 10.0, 2: 20.0}, {2: 30.0, 3: 99.0}).value == pytest.approx(1.5)
     assert slowdown({}, {1: 30.0}).value is None
+
+
+def test_a_bounded_figure_has_a_bounded_interval() -> None:
+    wide = replicated([0.4, 0.99], least=1 / 3, most=1.0)
+    assert wide.ci95 == (1 / 3, 1.0)
+    assert replicated([0.9, 0.9, 0.9], least=1 / 3, most=1.0).value == pytest.approx(0.9)
