@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+QUIET := tests/accuracy/test_known_delays.py tests/accuracy/test_sharing.py
 TOUR := micro:operation,micro:launch,micro:allocate,micro:copy-in-100MB,micro:copy-out-100MB
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
@@ -28,9 +29,9 @@ native:  ## build the software CUDA device, libvgpu and the GPU proxy into nativ
 	$(MAKE) -C native
 
 test: $(VENV)/.installed-dev native  ## all tests that need no GPU, no network and no torch (under ten minutes on two cores)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/accuracy
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix --ignore ,$(QUIET))
 	@# Ground truth in time is checked with the machine to itself.
-	$(BIN)/python -m pytest tests/accuracy
+	$(BIN)/python -m pytest $(QUIET)
 
 fuzz:  ## the long fuzz run of ring, socket and calls: ten minutes each, with the corpus of the repository
 	$(MAKE) -C native fuzz
