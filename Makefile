@@ -20,7 +20,7 @@ run: $(VENV)/.installed native  ## measure this machine: inference, its resoluti
 	GPUTAX_SOFT_KERNEL_US=125 GPUTAX_SOFT_COPY_GBPS=4.5 GPUTAX_PROXY_SPIN=always $(BIN)/gputax duet bare bare+proxy --device software \
 	  --workload $(TOUR) --max-time 25 --out "results/proxy-$$(date +%Y%m%d-%H%M%S)" || [ $$? -ge 6 -a $$? -le 7 ]
 	@echo "What do tenants cost each other? Two stand-ins on the CPU: all cores for all, and a share of CPU time for each."
-	$(BIN)/gputax share --workload resnet50 --tenants 1,3 --repeats 2 --window 3s --warmup 1s \
+	$(BIN)/gputax share --workload resnet50 --tenants 1,3 --repeats 3 --window 3s --warmup 1s \
 	  --out "results/share-$$(date +%Y%m%d-%H%M%S)"
 	$(BIN)/gputax report "$$(ls -td results/bare-* | head -1)" "$$(ls -td results/proxy-* | head -1)" "$$(ls -td results/share-* | head -1)" \
 	  --out "$$(ls -td results/bare-* | head -1)/report.html"
