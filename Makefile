@@ -22,7 +22,10 @@ run: $(VENV)/.installed native  ## measure this machine: inference, its resoluti
 	@echo "What do tenants cost each other? Two stand-ins on the CPU: all cores for all, and a share of CPU time for each."
 	$(BIN)/gputax share --workload resnet50 --tenants 1,3 --repeats 3 --window 3s --warmup 1s \
 	  --out "results/share-$$(date +%Y%m%d-%H%M%S)"
+	GPUTAX_SOFT_KERNEL_US=125 GPUTAX_SOFT_COPY_GBPS=4.5 $(BIN)/gputax share --tech proxy --device software --tenants 1,3 --repeats 3 \
+	  --window 1s --warmup 0.5s --out "results/tenants-$$(date +%Y%m%d-%H%M%S)"
 	$(BIN)/gputax report "$$(ls -td results/bare-* | head -1)" "$$(ls -td results/proxy-* | head -1)" "$$(ls -td results/share-* | head -1)" \
+	  "$$(ls -td results/tenants-* | head -1)" \
 	  --out "$$(ls -td results/bare-* | head -1)/report.html"
 
 native:  ## build the software CUDA device, libvgpu and the GPU proxy into native/build (gcc and make)
