@@ -43,7 +43,7 @@ def parse_engine(text: str) -> EngineSpec:
     """Parse `NAME[:KEY=VALUE,...]`; every unknown name or bad value is a usage error that says what exists."""
     name, _, rest = text.partition(":")
     if name not in ENGINE_OPTIONS:
-        raise unknown_name("engine", name, ENGINE_OPTIONS)
+        raise unknown_name("engine", name, [each for each in ENGINE_OPTIONS if each != "neighbour"])
     options = dict(ENGINE_OPTIONS[name])
     for pair in filter(None, rest.split(",")):
         key, equals, value = pair.partition("=")
