@@ -10,8 +10,8 @@ from gputax.advise.table import Point, Run, Series, Table, from_record, memory_r
 from gputax.errors import ResultsError, unknown_name
 from gputax.plan.sharing import TECHNIQUES
 from gputax.results.importers.source import printable
-from gputax.results.reading import checked, read_json
-from gputax.results.sharing import SHARING_NAME, SHARING_SCHEMA_VERSION, SharingRecord
+from gputax.results.sharing import SHARING_NAME, SharingRecord
+from gputax.results.sharing_store import read_sharing_file
 
 PUBLISHED: dict[str, str] = {"a100-nos": "a100_nos.toml"}
 PUBLISHED_PREFIX = "published:"
@@ -49,7 +49,7 @@ def read_sharing(path: Path) -> SharingRecord:
             where=printable(str(file), 4096),
             next_step="gputax share --out DIR, or try the published data: --published a100-nos",
         )
-    return checked(SharingRecord, read_json(file), SHARING_SCHEMA_VERSION, "a sharing experiment", str(file))
+    return read_sharing_file(file)
 
 
 def published_table(name: str) -> Table:

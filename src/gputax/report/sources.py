@@ -18,7 +18,8 @@ from gputax.report.wording import plain
 from gputax.results.comparison import COMPARISON_NAME, COMPARISON_SCHEMA_VERSION, Comparison
 from gputax.results.reading import checked, read_json
 from gputax.results.record import Benchmark, RunRecord
-from gputax.results.sharing import SHARING_NAME, SHARING_SCHEMA_VERSION, SharingRecord
+from gputax.results.sharing import SHARING_NAME, SharingRecord
+from gputax.results.sharing_store import read_sharing_file
 from gputax.results.store import RECORD_NAME, read_record, read_samples
 
 # What a duet leaves beside its document: every latency of its first and of its second side.
@@ -134,19 +135,12 @@ def read_comparison(path: Path) -> Comparison:
             where=str(path),
             next_step=f"name the directory that holds it as {RECORD_NAME}",
         )
-    _refuse_no_object(data, "a comparison", "gputax compare A B --out DIR", path)
     return checked(Comparison, data, COMPARISON_SCHEMA_VERSION, "a comparison", str(path))
 
 
 def read_sharing(path: Path) -> SharingSource:
     """Read a sharing document, or say why it cannot be one of ours."""
-    data = read_json(path)
-    _refuse_no_object(data, "a sharing experiment", "gputax share --out DIR", path)
-    try:
-        record = checked(SharingRecord, data, SHARING_SCHEMA_VERSION, "a sharing experiment", str(path))
-    except ResultsError as error:
-        error.next_step = error.next_step or "the file was edited, or is another program's: `gputax share` writes ours"
-        raise
+    record = read_sharing_file(path)
     refuse_nonsense(record, str(path))
     named = [tenant.samples_file for cell in record.cells for tenant in cell.results]
     for name in named:
@@ -154,16 +148,6 @@ def read_sharing(path: Path) -> SharingSource:
     # Pairs with neighbours are named nowhere.
     beside = [str(file.relative_to(path.parent)) for file in sorted(path.parent.glob("samples/*.parquet"))]
     return SharingSource(str(path), record, unreadable(path.parent, [*named, *beside]))
-
-
-def _refuse_no_object(data: Any, title: str, command: str, path: Path) -> None:
-    """Refuse JSON that is whole and says nothing; the schema's own words for it help nobody."""
-    next_step = f"name a directory of results; `{command}` makes one"
-    if not isinstance(data, dict):
-        kind = "a list" if isinstance(data, list) else "a single value"
-        raise ResultsError(f"not {title}: the file holds {kind}, not an object", where=str(path), next_step=next_step)
-    if not data:
-        raise ResultsError(f"not {title}: the file holds an empty object", where=str(path), next_step=next_step)
 
 
 def _is_sharing(path: Path) -> bool:

@@ -48,7 +48,8 @@ def parse_json(text: str | bytes, where: str) -> Any:
 
 def checked(kind: type[Kind], data: Any, newest: int, title: str, where: str) -> Kind:
     """Return parsed data as a document of this kind; a newer version is refused before its keys are looked at."""
-    version = data.get("schema_version") if isinstance(data, dict) else None
+    _refuse_no_object(data, title, where)
+    version = data.get("schema_version")
     if isinstance(version, int) and version > newest:
         raise ResultsError(
             f"written by a newer gputax (schema {version}, this one knows {newest})",
@@ -60,10 +61,22 @@ def checked(kind: type[Kind], data: Any, newest: int, title: str, where: str) ->
     except ValidationError as error:
         first = error.errors()[0]
         place = printable(".".join(str(part) for part in first["loc"]))
-        if isinstance(data, dict) and "schema_version" not in data and "benchmarks" in data:
+        if "schema_version" not in data and "benchmarks" in data:
             raise ResultsError(
                 f"not {title}: an older file, without schema version and samples",
                 where=where,
                 next_step="`gputax compare` reads it",
             ) from error
         raise ResultsError(f"not {title}: {place}: {printable(first['msg'])}", where=where) from error
+
+
+def _refuse_no_object(data: Any, title: str, where: str) -> None:
+    """Refuse JSON that is whole and says nothing; the schema's own words for it help nobody."""
+    if isinstance(data, dict) and data:
+        return
+    kind = "an empty object" if isinstance(data, dict) else "a list" if isinstance(data, list) else "a single value"
+    raise ResultsError(
+        f"not {title}: the file holds {kind}{'' if isinstance(data, dict) else ', not an object'}",
+        where=where,
+        next_step="name a directory of results; `gputax run`, `gputax compare --out` and `gputax share` make them",
+    )

@@ -17,7 +17,16 @@ def read_sharing(directory: Path) -> SharingRecord:
     path = directory / SHARING_NAME
     if not path.exists():
         raise ResultsError("no sharing experiment here", where=str(path), next_step="gputax share --out DIR")
-    return checked(SharingRecord, read_json(path), SHARING_SCHEMA_VERSION, "a sharing record", str(path))
+    return read_sharing_file(path)
+
+
+def read_sharing_file(path: Path) -> SharingRecord:
+    """Read a sharing record under any name, or say why it cannot be one of ours."""
+    try:
+        return checked(SharingRecord, read_json(path), SHARING_SCHEMA_VERSION, "a sharing experiment", str(path))
+    except ResultsError as error:
+        error.next_step = error.next_step or "the file was edited, or is another program's: `gputax share` writes ours"
+        raise
 
 
 def write_sharing(store: ResultDirectory, record: SharingRecord) -> None:
