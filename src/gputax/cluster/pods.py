@@ -98,18 +98,25 @@ class RunPods:
 
     def _started(self, plan: PodPlan, timeout_s: float) -> ReadyPod:
         watch = self._watching()
-        self._made.append(plan.name)  # before it exists: an interrupt between both must not leave it behind
-        self._say(f"making pod {plan.name} in namespace {plan.namespace}: {plan.size.cpus} CPUs, {plan.size.memory}")
-        applied = self.cluster.create(pod(plan))
+        applied = self._make(plan)
         self._files[f"kubernetes/{plan.name}.yaml"] = as_yaml(applied)
         try:
             live = watch.wait_ready(plan.name, timeout_s, self._say)
         except BaseException:
-            self.remove(plan.name)
+            self._give_up(plan.name)
             raise
         self._files[f"kubernetes/{plan.name}.yaml"] = as_yaml(live)
         self._say(f"pod {plan.name} is {state_of(live).words}")
         return ReadyPod(plan.name, applied, live)
+
+    def _make(self, plan: PodPlan) -> Manifest:
+        self._made.append(plan.name)  # before it exists: an interrupt between both must not leave it behind
+        size = plan.size.resources()["requests"]
+        self._say(f"making pod {plan.name} in namespace {plan.namespace}: {size['cpu']} CPUs, {size['memory']}")
+        return self.cluster.create(pod(plan))
+
+    def _give_up(self, name: str) -> None:
+        self.remove(name)
 
     def _watching(self) -> PodWatch:
         if self._watch is None:

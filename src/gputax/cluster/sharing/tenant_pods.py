@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
-from gputax.cluster.objects import APP, ROLE_LABEL, RUN_LABEL, PodPlan, pod
-from gputax.cluster.pods import DELETE_GRACE_S, GONE_TIMEOUT_S, ReadyPod, RunPods, as_yaml, uninterrupted
-from gputax.cluster.watch import PodWatch, Say, state_of
+from gputax.cluster.objects import APP, ROLE_LABEL, RUN_LABEL, Manifest, PodPlan
+from gputax.cluster.pods import DELETE_GRACE_S, GONE_TIMEOUT_S, ReadyPod, RunPods, uninterrupted
+from gputax.cluster.watch import PodWatch, Say
 from gputax.errors import Interrupted, PreflightError
 
 TENANT = "tenant"
@@ -75,24 +75,15 @@ class TenantPods(RunPods):
             self.end_making()
             super().close()
 
-    def _started(self, plan: PodPlan, timeout_s: float) -> ReadyPod:
-        watch = self._watching()
+    def _make(self, plan: PodPlan) -> Manifest:
         with self._making:
             if self._ended:
                 raise Interrupted("the experiment is ending: no further pod is made", where=f"pod {plan.name}")
-            self._made.append(plan.name)
-            self._say(f"making pod {plan.name} in namespace {plan.namespace}")
-            applied = self.cluster.create(pod(plan))
-        self._files[f"kubernetes/{plan.name}.yaml"] = as_yaml(applied)
-        try:
-            live = watch.wait_ready(plan.name, timeout_s, self._say)
-        except BaseException:
-            if not self._ended:
-                self.remove(plan.name)
-            raise
-        self._files[f"kubernetes/{plan.name}.yaml"] = as_yaml(live)
-        self._say(f"pod {plan.name} is {state_of(live).words}")
-        return ReadyPod(plan.name, applied, live)
+            return super()._make(plan)
+
+    def _give_up(self, name: str) -> None:
+        if not self._ended:  # else `close` removes all of them
+            self.remove(name)
 
     def _watching(self) -> PodWatch:
         with self._making:
