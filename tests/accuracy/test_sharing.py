@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from gputax.environments.bare_sharing import BareShared
-from gputax.environments.cpu_quota import QuotaGroups
-from gputax.errors import PreflightError
 from gputax.measure.share import ShareRequest, measure_sharing
 from gputax.measure.view import SilentView
 from gputax.plan.cells import Setup
 from gputax.plan.sharing import SharePlan
 from gputax.results.sharing import SharedRow, SharingRecord
+from tests.standins import control_groups
 
 # Tenants of one thread, of which two cores can serve two at a time.
 CORES = sorted(os.sched_getaffinity(0))[:2]
@@ -69,11 +68,8 @@ def test_on_a_common_core_three_tenants_slow_each_other_down(tmp_path: Path) -> 
     assert min(cell.overlap_share for cell in record.cells) >= 0.9
 
 
+@control_groups.needed
 def test_with_a_quota_the_others_load_does_not_matter(tmp_path: Path) -> None:
-    try:
-        QuotaGroups().close()
-    except PreflightError as error:
-        pytest.skip(error.what)
     # Slices of a sixth: three tenants leave half of the machine to everybody else, who must not decide this test.
     record = share(tmp_path / "o", "cpu-quota", COMPUTING, slices=6)
     one, three = rows(record)[1], rows(record)[3]

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from gputax.environments.bare_sharing import BareShared
-from gputax.environments.cpu_quota import PREFIX, QuotaGroups
+from gputax.environments.cpu_quota import PREFIX
 from gputax.environments.sharing import shared_place
 from gputax.environments.tenancy import SharedPlace
-from gputax.errors import PreflightError
 from gputax.measure.share_group import TenantGroup
 from gputax.measure.view import SilentView
 from gputax.plan.cells import Setup
@@ -22,18 +21,11 @@ from gputax.plan.environment_options import EnvironmentOptions
 from gputax.plan.load import Load
 from gputax.plan.sharing import TECHNIQUES
 from gputax.stats.shared import TenantRuns, common_window
+from tests.standins import control_groups
 
 SYNTHETIC = Setup("resnet50", engine="synthetic:latency_us=2000", sample_count=1, max_batch=1)
 DRIVER = Setup("micro:operation", engine="driver", device="software", sample_count=1, max_batch=1)
 SETUPS = {"cpu-shared": SYNTHETIC, "cpu-quota": SYNTHETIC, "proxy": DRIVER}
-
-
-def cgroups_possible() -> bool:
-    try:
-        QuotaGroups().close()
-    except PreflightError:
-        return False
-    return True
 
 
 def children() -> set[int]:
@@ -47,7 +39,7 @@ def own_groups() -> list[Path]:
 
 @pytest.fixture(params=list(SETUPS))
 def technique(request: pytest.FixtureRequest) -> str:
-    if request.param == "cpu-quota" and not cgroups_possible():
+    if request.param == "cpu-quota" and not control_groups.may_be_made():
         pytest.skip("no control group may be made here")
     return str(request.param)
 
