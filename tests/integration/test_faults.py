@@ -10,55 +10,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gputax.results.record import RunRecord
 from gputax.results.store import read_record
+from tests.standins.started import STARTED, start, wait_for
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 SLOW = "synthetic:latency_us=2000"
-
-
-STARTED: list[subprocess.Popen[str]] = []
-
-
-@pytest.fixture(autouse=True)
-def _no_process_outlives_its_test() -> Iterator[None]:
-    yield
-    while STARTED:
-        process = STARTED.pop()
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        for pipe in (process.stdout, process.stderr):
-            if pipe:
-                pipe.close()
-
-
-def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gputax", *words],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    STARTED.append(process)
-    return process
-
-
-def wait_for(process: subprocess.Popen[str], text: str) -> str:
-    """Read stderr up to a line that holds the text."""
-    assert process.stderr
-    seen = ""
-    while text not in seen:
-        line = process.stderr.readline()
-        assert line, f"ended before {text!r}: {seen}"
-        seen += line
-    return seen
 
 
 def fill(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,8 @@ from gputax.report.sources import SHARING_NAME, read_sources
 from gputax.report.story import build_report
 from gputax.results.comparison import COMPARISON_NAME
 from gputax.results.files import write_text
-from tests.integration.test_report_browser import CHROMIUM, HOSTILE, Browser, complaints, luminance
+from tests.integration.test_report_browser import HOSTILE, complaints, luminance
+from tests.standins.browser import CHROMIUM, Browser
 from tests.unit.report.documents import comparison
 from tests.unit.report.shared_documents import (
     gpu_record,
@@ -26,13 +26,6 @@ from tests.unit.report.shared_documents import (
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium")
 OPEN_ALL = "document.querySelectorAll('details').forEach(each => { each.open = true })"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    opened = Browser(tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")
