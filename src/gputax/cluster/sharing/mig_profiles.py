@@ -1,4 +1,4 @@
-"""Which MIG profile gives so many slices: by MIG's own arithmetic, not by a table of products; pure."""
+"""Which MIG profile gives so many slices: by MIG's own arithmetic, with the one name that differs; pure."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ class Geometry:
     """Memory slices by compute slices."""
 
 
+# Where NVIDIA's name is not what the arithmetic gives: 35.1 of the H200's 140.4 GiB are called 35, 70.2 are called 71.
+ODD_NAMES = {("H200", 2): "2g.35gb"}
 SEVEN = Geometry(7, 8, {1: 1, 2: 2, 3: 4, 7: 8})
 FOUR = Geometry(4, 4, {1: 1, 2: 2, 4: 4})
 
 
 def geometry(node: NodeFacts) -> Geometry:
     """Return how the node's GPU is cut; the A30 alone has four slices."""
-    return FOUR if "A30" in node.label(PRODUCT_LABEL).split("-") else SEVEN
+    return FOUR if "A30" in _words(node) else SEVEN
 
 
 def instances(size: int, cut: Geometry) -> int:
@@ -56,8 +58,15 @@ def chosen_profile(node: NodeFacts, parts: int, wanted: str = "") -> str:
             next_step=f"--tenants up to {cut.slices}, or leave mig out of --tech",
         )
     size = max(fitting)
+    odd = [name for (product, slices), name in ODD_NAMES.items() if product in _words(node) and slices == size]
+    if odd:
+        return odd[0]
     memory_gb = math.ceil((node.memory_mb or DEFAULT_MEMORY_MB) / 1024 * cut.sizes[size] / cut.memory_slices)
     return f"{size}g.{memory_gb}gb"
+
+
+def _words(node: NodeFacts) -> list[str]:
+    return node.label(PRODUCT_LABEL).split("-")
 
 
 def share_of(profile: str, node: NodeFacts) -> float | None:
