@@ -123,6 +123,7 @@ def test_tenants_are_no_busy_neighbours_of_each_other_but_strangers_are() -> Non
     three = judged(observed(0, 10, 100, busy, steal), observed(0, 10, 100, more), observed(0, 10, 100))
     assert three.notices == (more,), "the worst of its kind, once"
     assert codes(judged(observed(0, 10, 100, busy), cores=1, threads=2)) == ["busy-neighbours"]
+    assert codes(judged(observed(0, 10, 100, busy), technique="proxy")) == [], "the proxy spins for its tenant"
 
 
 def test_a_quota_that_throttles_does_what_it_should() -> None:
