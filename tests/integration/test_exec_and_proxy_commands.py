@@ -107,7 +107,7 @@ def test_mistakes(gputax: Gputax, words: list[str], complaint: str) -> None:
 @pytest.fixture
 def proxy(gputax: Gputax, tmp_path: Path) -> Iterator[Path]:
     socket = tmp_path / "p/proxy.sock"
-    done = gputax("proxy", "start", "--socket", str(socket), *SOFTWARE, "--memory-mb", "64")
+    done = gputax("proxy", "start", "--socket", str(socket), *SOFTWARE, "--memory-mb", "64", GPUTAX_PROXY_SPIN="never")
     assert done.returncode == 0, done.stderr
     assert f"export GPUTAX_PROXY_SOCKET={socket}" in done.stdout
     assert "export LD_LIBRARY_PATH=" in done.stdout
@@ -130,6 +130,7 @@ def test_status_shows_what_it_serves(gputax: Gputax, proxy: Path) -> None:
     done = gputax("proxy", "status", "--json", GPUTAX_PROXY_SOCKET=str(proxy))
     document = json.loads(done.stdout)
     assert document["tenants"] == []
+    assert document["wait_policy"] == "sleep", "as the variable said"
     done = gputax("proxy", "status", "--prometheus", "--socket", str(proxy))
     assert done.stdout.startswith("# ")
     assert "gputax_proxy" in done.stdout

@@ -17,7 +17,15 @@ import click
 
 from gputax.environments.driver_library import driver_library
 from gputax.environments.native_parts import LIBVGPU, native_part
-from gputax.environments.proxy_server import SOCKET_VARIABLE, SPIN, ProxyAddress, ProxyOptions, not_ready, read_ready
+from gputax.environments.proxy_server import (
+    SOCKET_VARIABLE,
+    SPIN,
+    SPIN_VARIABLE,
+    ProxyAddress,
+    ProxyOptions,
+    not_ready,
+    read_ready,
+)
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.cells import DEVICES
 from gputax.plan.driver_choice import DriverChoice
@@ -38,7 +46,15 @@ def proxy() -> None:
 @click.option("--streams", default=0, type=click.IntRange(0), help="Streams of each tenant.")
 @click.option("--modules", default=0, type=click.IntRange(0), help="Modules of each tenant.")
 @click.option("--launches-per-s", default=0, type=click.IntRange(0), help="Launches per second of each tenant.")
-@click.option("--spin", default="auto", show_default=True, type=click.Choice(SPIN), help="How both sides wait.")
+@click.option(
+    "--spin",
+    default="auto",
+    envvar=SPIN_VARIABLE,
+    show_default=True,
+    show_envvar=True,
+    type=click.Choice(SPIN),
+    help="How both sides wait.",
+)
 @click.option("--mode", default="0600", show_default=True, help="Permissions of the socket: who may connect.")
 @click.option("--foreground", is_flag=True, help="Stay here until it ends.")
 def start(path: str, backend: str, device: str, foreground: bool, **limits: Any) -> int:
