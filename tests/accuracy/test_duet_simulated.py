@@ -12,6 +12,7 @@ import pytest
 from gputax.errors import WorkerError
 from gputax.measure.duet import DuetData, DuetPlan, Slot, choose_slot, dropped_runs, run_duet, slot_candidates
 from gputax.measure.duet_judgement import Question, judge_duet, resolution
+from gputax.measure.duet_run import between_restarts_s
 from gputax.plan.budgets import COMMAND_LINE, Budget
 from gputax.plan.metrics import METRICS
 from gputax.stats.pairs import PairedEstimate, paired_estimate
@@ -60,6 +61,22 @@ class Simulated:
     def restart(self) -> None:
         self.restarts += 1
         self.machine.now_s += 2.0
+
+
+class Lucky(Simulated):
+    """A side whose every process has a speed of its own, sd 1 %, as real ones have."""
+
+    def __init__(self, machine: Machine, latency_ns: float) -> None:
+        super().__init__(machine, latency_ns)
+        self._typical_ns = latency_ns
+        self._draw()
+
+    def restart(self) -> None:
+        super().restart()
+        self._draw()
+
+    def _draw(self) -> None:
+        self.latency_ns = self._typical_ns * math.exp(0.01 * self.machine.noise.normal())
 
 
 def duet(
@@ -143,6 +160,30 @@ def test_both_sides_are_restarted_together() -> None:
     assert {pair.restart for pair in data.pairs} == set(range(data.restarts + 1))
 
 
+def test_a_long_duet_replaces_its_workers_often_enough_to_see_their_luck(publishes: Publishes) -> None:
+    def inside(restart_every_s: float) -> int:
+        found = 0
+        for seed in range(30):
+            machine = Machine(seed)
+            a, b = Lucky(machine, 200e6), Lucky(machine, 200e6)
+            plan = DuetPlan(StopRule(0.05, 10_000, 1800.0), restart_every_s, seed=seed)
+            data = run_duet(a, b, Slot(1, 1), plan, machine.clock, lambda data, decision: None)
+            low, high = estimate(data).ci95_percent
+            found += low <= 0.0 <= high
+        return found
+
+    often, four_times = inside(between_restarts_s(1800.0, 1)), inside(1800.0 / 4)
+    assert often >= 27
+    assert four_times <= 24, "as it was before"
+    publishes(r"half an hour held the truth in (\d+) of 30", often)
+    publishes(r"with four restarts in (\d+) of 30", four_times)
+
+
+@pytest.mark.parametrize(("seconds", "every_s"), [(10, 6.0), (60, 15.0), (120, 30.0), (3600, 30.0)])
+def test_short_duets_spend_little_on_restarts(seconds: float, every_s: float) -> None:
+    assert between_restarts_s(seconds, 1) == every_s
+
+
 def test_a_worker_that_dies_between_the_halves_costs_its_pair_and_is_reported() -> None:
     machine = Machine(1)
     a, b = Simulated(machine, 20e6), Simulated(machine, 20e6)
@@ -179,7 +220,7 @@ def test_slots_reach_from_one_request_to_a_tenth_of_a_second() -> None:
     assert [slot.runs for slot in slot_candidates(2.0)] == [1]
 
 
-@pytest.mark.parametrize(("call_s", "dropped"), [(0.05, 1), (0.001, 1), (0.0002, 5), (0.000001, 20)])
+@pytest.mark.parametrize(("call_s", "dropped"), [(0.05, 0), (0.009, 1), (0.001, 1), (0.0002, 5), (0.000001, 20)])
 def test_how_many_runs_are_dropped_is_fixed_beforehand(call_s: float, dropped: int) -> None:
     assert dropped_runs(call_s) == dropped
 
@@ -206,6 +247,10 @@ def test_slots_too_short_for_a_percentile_are_said() -> None:
     rows = judged(data, "server")
     assert rows["latency_p90"].reason == "p90 needs 10 queries in each slot, the shortest has 1"  # type: ignore[attr-defined]
     assert "latency_p50" not in rows, "of a single request the median is the mean"
+    machine = Machine(6)
+    two, plan = (Simulated(machine, 20e6), Simulated(machine, 20e6)), DuetPlan(StopRule(0.5, 60, 60.0), 1e9)
+    of_two = run_duet(*two, Slot(2, 0), plan, machine.clock, lambda *_: None)
+    assert "latency_p50" not in judged(of_two), "and so it is of two"
     assert "median is its mean" in judged(data, named=("latency_p50",))["latency_p50"].reason  # type: ignore[attr-defined]
 
 

@@ -36,7 +36,7 @@ MAX_SERIES_POINTS = 400
 # A slot's own p90 means something from ten queries on; fewer give the largest value.
 LEAST_QUERIES_FOR_SLOT_P90 = 10
 RESTART_P = 0.01
-MEDIAN_OF_ONE = "a slot holds a single request: its median is its mean"
+MEDIAN_IS_MEAN = "a slot holds one request or two: its median is its mean"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def judge_duet(question: Question, data: DuetData) -> Judged:
         why_not = _slot_refusal(name, data)
         if not why_not:
             rows.append(_paired_row(question, METRICS[name], data))
-        elif why_not != MEDIAN_OF_ONE or name in question.named:
+        elif why_not != MEDIAN_IS_MEAN or name in question.named:
             rows.append(_refused_row(question, METRICS[name], data, why_not))
     rows += [_tail_row(question, METRICS[name], data) for name in TAIL_METRICS.get(question.scenario, ())]
     named = {name: question.budgets[name] for name in question.named}
@@ -111,7 +111,7 @@ def _slot_refusal(name: str, data: DuetData) -> str:
     fewest = min(min(pair.a_ns.size, pair.b_ns.size) for pair in data.pairs)
     if name == "latency_p90" and fewest < LEAST_QUERIES_FOR_SLOT_P90:
         return f"p90 needs {LEAST_QUERIES_FOR_SLOT_P90} queries in each slot, the shortest has {fewest}"
-    return MEDIAN_OF_ONE if name == "latency_p50" and fewest == 1 else ""
+    return MEDIAN_IS_MEAN if name == "latency_p50" and fewest <= 2 else ""
 
 
 def _estimate(data: DuetData, metric: Metric) -> PairedEstimate:

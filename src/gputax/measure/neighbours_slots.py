@@ -56,7 +56,7 @@ def counted_slot(
     """Mark the runs that count: not the first ones and, beside a neighbour, only those wholly inside of its span."""
     start_ns, end_ns = columns["start_ns"], columns["end_ns"]
     counted = np.ones(len(start_ns), dtype=np.bool_)
-    counted[: dropped_runs(call_ns / 1e9)] = False
+    counted[: max(1, dropped_runs(call_ns / 1e9))] = False  # the first may lie across the neighbour's change
     if span_ns is not None:
         counted &= (start_ns >= span_ns[0]) & (end_ns <= span_ns[1])
     return VictimSlot(restart, number, span_ns is not None, start_ns, end_ns, counted)
