@@ -13,7 +13,7 @@ import pytest
 from e2e.device_offer import GPU_MEMORY_MB, gpu_uuid
 from e2e.layout import REPOSITORY
 from tests.e2e.real_cluster import calls_since, eventually
-from tests.e2e.shared_node import DRIVER, PLUGIN_NAMESPACE, SLEEPS, SharedNode, evidence_of, record_in
+from tests.e2e.shared_node import CONFIG_LABEL, DRIVER, PLUGIN_NAMESPACE, SLEEPS, SharedNode, evidence_of, record_in
 
 pytestmark = pytest.mark.e2e
 
@@ -88,6 +88,32 @@ def test_the_label_drives_each_technique_with_the_least_role_and_the_node_is_put
     assert "1g.10gb" in json.dumps(evidence_of(record, "mig"))
     assert "software" in record["device_label"]
     shared.is_back()
+
+
+def test_one_tenant_of_a_gpu_that_its_owner_shares_is_an_environment_like_any_other(
+    shared: SharedNode, tmp_path: Path
+) -> None:
+    shared.label(CONFIG_LABEL, "gputax-mps-7")
+    try:
+        shared.offers("nvidia.com/gpu.shared", 7)
+        as_owned = shared.state()
+        options = ("--image", shared.cluster.image, "--memory", "512Mi", "--cpus", "1")
+        words = (*options, "--workload", "micro:operation", "--device", "software", "--scenario", "saturate")
+        done = shared.cluster.gputax("run", "--env", "k8s+mps", *words, "--out", "mps", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        record = json.loads((tmp_path / "mps/benchmark_results.json").read_text())
+        evidence = record["evidence"]
+        assert (evidence["layer"], evidence["active"]) == ("mps", True)
+        assert evidence["limits"]["nvidia.com/gpu.shared"] == "1"
+        assert evidence["technique"]["limits"]["memory_cap_mb"] == GPU_MEMORY_MB / 7
+        assert "says nothing of a GPU under mps" in done.stdout + done.stderr
+
+        other = shared.cluster.gputax("run", "--env", "k8s+time-slicing", *words, "--out", "ts", cwd=tmp_path)
+        assert other.returncode == 3
+        assert "sharing-strategy is mps, not time-slicing" in other.stderr
+        assert shared.state() == as_owned, "nothing was switched"
+    finally:
+        shared.label(CONFIG_LABEL, None)
 
 
 def test_an_interrupted_experiment_leaves_nothing_and_resumes(shared: SharedNode, tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ from gputax.plan.environment_options import EnvironmentOptions
 __all__ = ["ENVIRONMENTS", "LOCAL_ENVIRONMENTS", "Places", "environment_named", "local_environment", "refuse_unknown"]
 
 LOCAL_ENVIRONMENTS = ("bare", "bare+proxy")
-ENVIRONMENTS = (*LOCAL_ENVIRONMENTS, "container", "ssh:HOST", "k8s", "k8s+proxy", "k8s+xen")
+TECHNIQUE_ENVIRONMENTS = ("k8s+time-slicing", "k8s+mps", "k8s+mig")
+ENVIRONMENTS = (
+    *LOCAL_ENVIRONMENTS, "container", "ssh:HOST", "k8s", "k8s+proxy", "k8s+xen", *TECHNIQUE_ENVIRONMENTS,
+)  # fmt: skip
 
 
 def environment_named(
@@ -47,6 +50,10 @@ def environment_named(
             from gputax.environments.kubernetes_proxy import KubernetesProxy
 
             return KubernetesProxy(name, (places or Places(chosen)).pods(chosen), chosen, driver)
+        case "k8s+time-slicing" | "k8s+mps" | "k8s+mig":
+            from gputax.environments.kubernetes_technique import KubernetesTechnique
+
+            return KubernetesTechnique(name, (places or Places(chosen)).pods(chosen), chosen, driver)
     return local_environment(name, driver)
 
 

@@ -13,7 +13,7 @@ from gputax.environments.kubernetes import cgroup_reasons, device_ids, xen_reaso
 from gputax.environments.proxy import BareProxy
 from gputax.environments.proxy_server import SOCKET_VARIABLE
 from gputax.errors import PreflightError, UsageError
-from gputax.plan.budgets import layers_of
+from gputax.plan.budgets import SHARING_LAYERS, layers_of
 from gputax.plan.driver_choice import DriverChoice
 
 
@@ -26,6 +26,12 @@ class Inside:
         self._environ = environ
         if "k8s" not in self._layers:
             raise UsageError(f"--inside is for a pod; {name} is none", next_step="--env k8s --inside")
+        if self._layers[-1] in SHARING_LAYERS:
+            raise UsageError(
+                f"a pod cannot prove from within that its node offers {self._layers[-1]}",
+                where="--inside",
+                next_step=f"without --inside, from where the cluster can be asked: gputax run --env {name}",
+            )
         self._local = _Tenant(driver) if "proxy" in self._layers else Bare(driver)
 
     def start(self) -> ChildProcess:

@@ -54,7 +54,7 @@ def warned(reached: set[Reached], technique: str) -> dict[str, Any]:
     if reached == {"cuda"}:
         return {"reaches_device": True}
     where = " and ".join(DEVICE_WORDS[each] for each in ("cuda", "software", "cpu") if each in reached)
-    text = f"the tenants computed on {where}: this says nothing of a GPU under {technique}"
+    text = f"the work ran on {where}: this says nothing of a GPU under {technique}"
     return {"reaches_device": False, "warning": text}
 
 

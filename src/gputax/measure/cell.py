@@ -73,6 +73,8 @@ class Measured:
         if evidence.get("active") is not True:
             reasons = "; ".join(map(str, evidence.get("reasons") or ())) or "nothing proves it"
             notices = (*notices, Notice("no-evidence", f"INVALID: {self.cell.environment} was not active: {reasons}"))
+        if evidence.get("warning"):
+            notices = (*notices, Notice("technique", str(evidence["warning"])))
         return dataclasses.replace(self, notices=notices, evidence=evidence)
 
     @property

@@ -37,6 +37,11 @@ def comparison_of(
         for workload, part in judged.items()
         for each in part.notices
     ]
+    warnings += [
+        WarningRecord(code="technique", text=f"{side.spec.label}: {side.evidence()['warning']}")
+        for side in (a, b)
+        if side.evidence().get("warning")
+    ]
     if found and not found.contains_zero:
         warnings.append(
             WarningRecord(
@@ -99,7 +104,7 @@ def _of_part(workload: str, text: str, parts: Parts) -> str:
 
 def _settings(request: DuetRequest, parts: Parts) -> dict[str, Any]:
     common = {
-        "drop_rule": "the first run of each slot, or a millisecond's worth of shorter runs",
+        "drop_rule": "the first run of each slot, or a millisecond's worth of shorter runs; of runs over 10 ms none",
         "closed_loop": request.scenario in CLOSED_LOOPS,
         "loadgen_slot_s": None if request.scenario in CLOSED_LOOPS else LOADGEN_SLOT_S,
         "order": "random within each pair",

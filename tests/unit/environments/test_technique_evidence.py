@@ -255,7 +255,7 @@ def test_mechanics_without_a_gpu_are_believed_and_labelled(device: dict[str, Any
     shown = judged("mps", [worker(cuda=device, mps=PIPE)] * 3)
     assert shown["active"], shown["reasons"]
     assert shown["reaches_device"] is False
-    assert shown["warning"] == f"the tenants computed on {where}: this says nothing of a GPU under mps"
+    assert shown["warning"] == f"the work ran on {where}: this says nothing of a GPU under mps"
 
 
 def test_on_the_cpu_a_missing_daemon_is_still_a_lie() -> None:

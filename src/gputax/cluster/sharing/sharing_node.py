@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 
-from gputax.cluster.client import ForbiddenError
 from gputax.cluster.doctor import quantity
-from gputax.cluster.objects import APP, ROLE_LABEL, RUN_LABEL, Manifest, Size
+from gputax.cluster.objects import APP, ROLE_LABEL, Manifest, Size
 from gputax.cluster.pods import as_yaml
 from gputax.cluster.proxy_objects import PROXY_SIZE
 from gputax.cluster.sharing.flavours import Wish, flavour_of, offer_for
-from gputax.cluster.sharing.node_claim import ACCESS, BEFORE, NodeClaim
-from gputax.cluster.sharing.node_facts import MIG_STATE_LABEL, NodeFacts, node_facts
+from gputax.cluster.sharing.node_claim import BEFORE, NodeClaim
+from gputax.cluster.sharing.node_facts import MIG_STATE_LABEL, NodeFacts
 from gputax.cluster.sharing.node_watch import NodeWatch
+from gputax.cluster.sharing.nodes import gpu_nodes, listed_nodes, others_of_run
 from gputax.cluster.sharing.offer import MIG_FAILED, Offer, failure, unmet
 from gputax.cluster.sharing.plugin_config import PluginFiles, find_place
-from gputax.cluster.sharing.room import Others, others_on, tenant_size
+from gputax.cluster.sharing.room import Others, tenant_size
 from gputax.cluster.sharing.tenant_pods import TenantPods
 from gputax.cluster.watch import Say, state_of
 from gputax.errors import GputaxError, PreflightError
@@ -59,11 +59,7 @@ class SharingNode:
 
     def others(self) -> Others | None:
         """Return what the pods of others take of the node; None where they may not be listed."""
-        try:
-            there = self._cluster.list("Pod", namespace="*", fields={"spec.nodeName": self._name})
-        except ForbiddenError:
-            return None
-        return others_on(there, RUN_LABEL, self._pods.run_id)
+        return others_of_run(self._cluster, self._name, self._pods.run_id)
 
     def tenant_size(self, parts: int, *, behind_proxy: bool = False) -> Size:
         """Return what each tenant gets of the node, settled once for an experiment."""
@@ -147,7 +143,7 @@ class SharingNode:
             self._claim.adopt(node)
 
     def _chosen(self, wish: Wish) -> tuple[NodeFacts, Offer]:
-        nodes = self._candidates()
+        nodes = gpu_nodes(self._cluster, self._options.node)
         kept = [node for node in nodes if node.name == self._name]
         # Only GKE has another node for another technique; elsewhere all cells must see the same device.
         flavour = self._options.sharing_flavour
@@ -156,37 +152,15 @@ class SharingNode:
         offers = [(node, offer_for(node, wish, flavour)) for node in nodes]
         return next(((node, offer) for node, offer in offers if not offer.refusal), offers[0])
 
-    def _candidates(self) -> list[NodeFacts]:
-        nodes = self._listed()
-        if self._options.node:
-            nodes = [node for node in nodes if node.name == self._options.node]
-            if not nodes:
-                raise PreflightError(f"there is no node {self._options.node}", next_step="kubectl get nodes")
-            return nodes
-        found = sorted((node for node in nodes if node.has_gpu and node.usable), key=lambda node: node.name)
-        if not found:
-            raise PreflightError(
-                "no usable node offers a GPU",
-                where=f"{len(nodes)} nodes of the cluster",
-                next_step="gputax doctor --env k8s; without a GPU: gputax share --env bare",
-            )
-        return found
-
     def _any_node(self) -> NodeFacts:
         """Return a node for tenants that need no GPU of their own: one with a proxy first."""
         if self._options.node:
-            return self._candidates()[0]
+            return gpu_nodes(self._cluster, self._options.node)[0]
         serving = {state_of(each).node for each in self._proxies()}
-        usable = [node for node in self._listed() if node.usable]
+        usable = [node for node in listed_nodes(self._cluster) if node.usable]
         if not usable:
             raise PreflightError("no node is ready", next_step="kubectl get nodes")
         return min(usable, key=lambda node: (node.name not in serving, node.name))
-
-    def _listed(self) -> list[NodeFacts]:
-        try:
-            return [node_facts(each) for each in self._cluster.list("Node")]
-        except ForbiddenError as error:
-            raise PreflightError(error.what, where=error.where, next_step=ACCESS) from error
 
     def _proxies(self) -> list[Manifest]:
         return self._cluster.list("Pod", labels={"app.kubernetes.io/name": APP, ROLE_LABEL: "proxy"})
