@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gputax.errors import WorkerError
-from gputax.measure.duet import DuetData, DuetPlan, Slot, choose_slot, dropped_runs, run_duet, slot_candidates
+from gputax.measure.duet import DuetData, DuetPlan, Pair, Slot, choose_slot, dropped_runs, run_duet, slot_candidates
 from gputax.measure.duet_judgement import Question, judge_duet, resolution
 from gputax.measure.duet_run import between_restarts_s
 from gputax.plan.budgets import COMMAND_LINE, Budget
@@ -177,6 +177,26 @@ def test_a_long_duet_replaces_its_workers_often_enough_to_see_their_luck(publish
     assert four_times <= 24, "as it was before"
     publishes(r"half an hour held the truth in (\d+) of 30", often)
     publishes(r"with four restarts in (\d+) of 30", four_times)
+
+
+def restart_warnings(shares: list[tuple[int, float]]) -> list[str]:
+    """Judge a duet whose restarts have so many pairs each, with such a factor between B and A."""
+    data, noise = DuetData(Slot(1, 0)), np.random.default_rng(1)
+    for restart, (count, factor) in enumerate(shares):
+        for _ in range(count):
+            a, b = np.exp(0.01 * noise.normal(size=(2, 1)))
+            data.pairs.append(Pair(1e6 * a, 1e6 * b * factor, False, float(len(data.pairs)), restart))
+    question = Question("resnet50", "single-stream", 1, "a", "b", BUDGETS, "")
+    return [notice.text for notice in judge_duet(question, data).notices if notice.code == "restarts-differ"]
+
+
+def test_restarts_that_differ_are_told_but_not_by_a_single_pair() -> None:
+    assert restart_warnings([(30, 1.0), (30, 1.0), (30, 1.0)]) == []
+    (told,) = restart_warnings([(30, 1.0), (30, 1.1), (30, 1.0)])
+    assert "between 3 restarts): with restarts as replicates it is +" in told
+    (told,) = restart_warnings([(30, 1.0), (30, 1.1)])
+    assert told.endswith("between 2 restarts): a longer duet has more of them")
+    assert restart_warnings([(30, 1.0), (1, 1.5)]) == []
 
 
 @pytest.mark.parametrize(("seconds", "every_s"), [(10, 6.0), (60, 15.0), (120, 30.0), (3600, 30.0)])

@@ -83,19 +83,29 @@ def _not_judged(comparison: Comparison) -> list[str]:
 
 def _row_warnings(comparison: Comparison) -> list[str]:
     """Return one line per kind of warning with a size: its worst case; those without one as they are."""
-    by_code: dict[str, list[WarningRecord]] = {}
+    by_code: dict[str, list[tuple[str, WarningRecord]]] = {}
+    several = len({_cell(row) for row in comparison.metrics}) > 1
     for row in comparison.metrics:
+        place = f"{_cell(row)}: " if several else ""
         for warning in row.warnings:
-            by_code.setdefault(warning.code, []).append(warning)
+            by_code.setdefault(warning.code, []).append((place, warning))
     lines = []
-    for warnings in by_code.values():
-        texts = dict.fromkeys(warning.text for warning in warnings)
-        if all(warning.value is not None for warning in warnings):
-            worst = max(warnings, key=lambda warning: abs(warning.value or 0.0))
-            lines.append(f"Warning: {worst.text}" + (f" (worst of {len(texts)})" if len(texts) > 1 else ""))
+    for found in by_code.values():
+        if all(warning.value is not None for _, warning in found):
+            place, worst = max(found, key=lambda each: abs(each[1].value or 0.0))
+            texts = {warning.text for _, warning in found}
+            lines.append(f"Warning: {place}{worst.text}" + (f" (worst of {len(texts)})" if len(texts) > 1 else ""))
         else:
-            lines += [f"Warning: {text}" for text in texts]
+            lines += [f"Warning: {place}{warning.text}" for place, warning in _once(found)]
     return lines
+
+
+def _once(found: list[tuple[str, WarningRecord]]) -> list[tuple[str, WarningRecord]]:
+    """Return each text once, under the first cell that has it."""
+    by_text: dict[str, tuple[str, WarningRecord]] = {}
+    for place, warning in found:
+        by_text.setdefault(warning.text, (place, warning))
+    return list(by_text.values())
 
 
 def _cells(row: ComparedMetric) -> tuple[str, ...]:

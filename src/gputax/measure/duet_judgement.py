@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,10 @@ MAX_SERIES_POINTS = 400
 # A slot's own p90 means something from ten queries on; fewer give the largest value.
 LEAST_QUERIES_FOR_SLOT_P90 = 10
 RESTART_P = 0.01
+# The last restart may leave time for a single pair, whose noise is then that restart's.
+FEWEST_PAIRS_OF_A_RESTART = 5
+# From two values a t interval reaches to both ends of the world (seen: -96 to +4322 %).
+FEWEST_RESTARTS_FOR_AN_INTERVAL = 3
 MEDIAN_IS_MEAN = "a slot holds one request or two: its median is its mean"
 
 
@@ -227,20 +232,30 @@ def _notices(data: DuetData) -> list[Notice]:
     if data.lost_pairs:
         text = f"{len(data.lost_pairs)} pairs were dropped because a worker failed between their halves: "
         notices.append(Notice("lost-pairs", text + data.lost_pairs[-1], float(len(data.lost_pairs))))
-    labels = [pair.restart for pair in data.pairs]
-    if len(set(labels)) >= 2:
-        restarts = restart_estimate(
-            [pair.a_ns.mean() for pair in data.pairs], [pair.b_ns.mean() for pair in data.pairs], labels
-        )
-        if restarts.p < RESTART_P:
-            low, high = restarts.ci95_percent
-            text = (
-                "the overhead differs from one restart of the workers to the next "
-                f"(sd {restarts.between_sd_percent:.2f} % between {restarts.restarts} restarts): "
-                f"with restarts as replicates it is {restarts.overhead_percent:+.2f} % ({low:+.2f} to {high:+.2f})"
-            )
-            notices.append(Notice("restarts-differ", text, restarts.between_sd_percent))
-    return notices
+    differing = _restarts_differ(data)
+    return [*notices, differing] if differing else notices
+
+
+def _restarts_differ(data: DuetData) -> Notice | None:
+    """Say so where the pairs of one restart lie apart from those of another by more than their own noise."""
+    sizes = Counter(pair.restart for pair in data.pairs)
+    pairs = [pair for pair in data.pairs if sizes[pair.restart] >= FEWEST_PAIRS_OF_A_RESTART]
+    labels = [pair.restart for pair in pairs]
+    if len(set(labels)) < 2:
+        return None
+    found = restart_estimate([pair.a_ns.mean() for pair in pairs], [pair.b_ns.mean() for pair in pairs], labels)
+    if found.p >= RESTART_P:
+        return None
+    text = (
+        "the overhead differs from one restart of the workers to the next "
+        f"(sd {found.between_sd_percent:.2f} % between {found.restarts} restarts): "
+    )
+    low, high = found.ci95_percent
+    if found.restarts < FEWEST_RESTARTS_FOR_AN_INTERVAL:
+        text += "a longer duet has more of them"
+    else:
+        text += f"with restarts as replicates it is {found.overhead_percent:+.2f} % ({low:+.2f} to {high:+.2f})"
+    return Notice("restarts-differ", text, found.between_sd_percent)
 
 
 def _finite(value: float) -> float | None:
