@@ -17,6 +17,7 @@ import pytest
 
 from gputax.results.comparison import Comparison
 from gputax.results.store import read_samples
+from tests.standins.started import start, wait_for
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -126,6 +127,61 @@ def test_a_side_that_dies_costs_one_pair_and_not_the_duet(tmp_path: Path) -> Non
     assert len(document["settings"]["lost_pairs"]) == 1
     assert "killed by signal 9" in document["settings"]["lost_pairs"][0]
     assert any(warning["code"] == "lost-pairs" for warning in document["warnings"])
+
+
+def interrupted(
+    tmp_path: Path, *words: str, after: tuple[str, ...], signals: int = 1
+) -> subprocess.CompletedProcess[str]:
+    """Start a duet of a minute and interrupt it once its progress has said all this."""
+    process = start(
+        tmp_path, "duet", "bare", "bare", "--engine", TWO_MS, "--max-time", "60", "--width", "0.001%", *words
+    )
+    for text in after:
+        wait_for(process, text)
+    for _ in range(signals):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    out, errors = process.communicate(timeout=30)
+    return subprocess.CompletedProcess([], process.returncode, out, errors)
+
+
+def test_an_interrupted_duet_keeps_its_pairs_and_says_so(tmp_path: Path) -> None:
+    # The first line tells of two pairs, the second comes five seconds later.
+    done = interrupted(tmp_path, "--no-control", "--out", "d", "--json", after=("interval ±", "interval ±"))
+    assert done.returncode == 130, done.stderr
+    assert "SIGINT: stopping after this pair; again ends at once" in done.stderr
+    comparison = Comparison.model_validate_json(done.stdout)
+    assert comparison == Comparison.model_validate_json((tmp_path / "d/comparison.json").read_text())
+    (row,) = [each for each in comparison.metrics if each.metric == "latency_mean"]
+    assert (row.pairs or 0) >= 30
+    assert comparison.settings["stopped_because"] == "interrupted"
+    (warning,) = [each for each in comparison.warnings if each.code == "interrupted"]
+    assert f"interrupted after {row.pairs} pairs" in warning.text
+    assert [side.evidence["active"] for side in comparison.sides] == [True, True], "proven as ever"
+
+
+@pytest.mark.parametrize(
+    ("words", "after"),
+    [
+        (("--no-control",), "starting bare (B)"),
+        ((), "A/A control"),
+        (("--no-control", "--scenario", "offline"), "measuring"),
+    ],
+)
+def test_interrupted_before_there_is_an_interval_nothing_is_kept(
+    tmp_path: Path, words: tuple[str, ...], after: str
+) -> None:
+    done = interrupted(tmp_path, *words, "--out", "d", after=(after,))
+    assert done.returncode == 130, done.stderr
+    assert "nothing is kept" in done.stderr
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
+    words = ("--scenario", "offline", "--no-control", "--out", "d")  # a slot takes 1.5 s
+    done = interrupted(tmp_path, *words, after=("measuring",), signals=2)
+    assert done.returncode == 130, done.stderr
+    assert not (tmp_path / "d").exists()
 
 
 def test_unequal_sides_are_refused(gputax: Gputax, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from gputax.cli.environment_options import environment_options
 from gputax.cli.gate import exit_code
 from gputax.cli.lists import AtLeast, names
 from gputax.environments import refuse_unknown
-from gputax.errors import UsageError, unknown_name
+from gputax.errors import Interrupted, UsageError, unknown_name
 from gputax.plan.budgets import Budget
 from gputax.plan.cells import DEVICES, MULTI_STREAM_SAMPLES_PER_QUERY, PRECISIONS, SCENARIOS, Setup
 from gputax.plan.driver_choice import refuse_driver_contradictions
@@ -74,6 +74,7 @@ def duet(a: str, b: str, budgets: tuple[str, ...], width: str, out: str, as_json
     """
     request = _request(a, b, budgets, width, chosen)
     # Imported here: numpy and pydantic are not needed to refuse a wrong command line.
+    from gputax.measure.duet import INTERRUPTED
     from gputax.measure.duet_run import execute_duet
 
     directory = Path(out) if out else Path("results") / f"duet-{_word(a)}-{_word(b)}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -87,6 +88,8 @@ def duet(a: str, b: str, budgets: tuple[str, ...], width: str, out: str, as_json
         click.echo(comparison.model_dump_json(indent=2))
     else:
         _show(comparison, directory)
+    if any(warning.code == INTERRUPTED for warning in comparison.warnings):
+        return Interrupted.exit_code
     return exit_code(comparison)
 
 

@@ -26,6 +26,7 @@ DROPPED_S = 0.001
 MAX_DROPPED = 20
 LONG_RUN_S = 0.01
 MAX_LOST_PAIRS = 3
+INTERRUPTED = "interrupted"
 Clock = Callable[[], float]
 
 
@@ -125,8 +126,20 @@ def choose_slot(a: Side, b: Side, candidates: list[Slot], clock: Clock, chance: 
     return min(candidates, key=cost)
 
 
-def run_duet(a: Side, b: Side, slot: Slot, plan: DuetPlan, clock: Clock, on_pair: OnPair) -> DuetData:
-    """Measure pairs until the interval is narrow enough or the time is over."""
+def run_duet(
+    a: Side,
+    b: Side,
+    slot: Slot,
+    plan: DuetPlan,
+    clock: Clock,
+    on_pair: OnPair,
+    halted: Callable[[], bool] = lambda: False,
+) -> DuetData:
+    """Measure pairs until the interval is narrow enough or the time is over.
+
+    Halted, it ends with the pairs that it has, if they are enough to look at: while it runs nobody sees the overhead,
+    so that to stop early is no choice of a result.
+    """
     chance = random.Random(plan.seed)
     data = DuetData(slot)
     started = last_restart = clock()
@@ -135,9 +148,12 @@ def run_duet(a: Side, b: Side, slot: Slot, plan: DuetPlan, clock: Clock, on_pair
         decision = decide([data.log_ratios()], plan.rule, elapsed_s)
         if data.pairs:
             on_pair(data, decision)
-        if decision.stop:
-            data.seconds, data.stopped_because = elapsed_s, decision.reason
+        enough = len(data.pairs) >= plan.rule.pilot_pairs
+        if decision.stop or (enough and halted()):
+            data.seconds, data.stopped_because = elapsed_s, decision.reason if decision.stop else INTERRUPTED
             return data
+        if halted():
+            raise KeyboardInterrupt
         try:
             if clock() - last_restart >= plan.restart_every_s:
                 _restart(a, b, data)

@@ -42,6 +42,9 @@ def comparison_of(
         for side in (a, b)
         if side.evidence().get("warning")
     ]
+    left = [workload for workload in request.parts if workload not in parts]
+    if left:
+        warnings.append(WarningRecord(code="not-measured", text=f"interrupted before {', '.join(left)} was measured"))
     if found and not found.contains_zero:
         warnings.append(
             WarningRecord(

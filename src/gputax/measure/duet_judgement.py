@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gputax.measure.duet import DuetData
+from gputax.measure.duet import INTERRUPTED, DuetData
 from gputax.plan.budgets import Budget, unused_budgets
 from gputax.plan.metrics import METRICS, Metric
 from gputax.plan.warnings import Notice
@@ -232,6 +232,11 @@ def _notices(data: DuetData) -> list[Notice]:
     if data.lost_pairs:
         text = f"{len(data.lost_pairs)} pairs were dropped because a worker failed between their halves: "
         notices.append(Notice("lost-pairs", text + data.lost_pairs[-1], float(len(data.lost_pairs))))
+    if data.stopped_because == INTERRUPTED:
+        text = (
+            f"interrupted after {len(data.pairs)} pairs in {data.seconds:.0f} s: the interval is as wide as it was then"
+        )
+        notices.append(Notice(INTERRUPTED, text))
     differing = _restarts_differ(data)
     return [*notices, differing] if differing else notices
 

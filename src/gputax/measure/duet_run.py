@@ -12,11 +12,21 @@ from typing import Any
 
 from gputax.environments import Places
 from gputax.errors import Interrupted, PreflightError
-from gputax.measure.duet import DuetData, DuetPlan, Slot, choose_slot, dropped_runs, run_duet, slot_candidates
+from gputax.measure.duet import (
+    INTERRUPTED,
+    DuetData,
+    DuetPlan,
+    Slot,
+    choose_slot,
+    dropped_runs,
+    run_duet,
+    slot_candidates,
+)
 from gputax.measure.duet_documents import comparison_of, write_duet
 from gputax.measure.duet_judgement import resolution
 from gputax.measure.duet_request import LOADGEN_SLOT_S, DuetRequest
 from gputax.measure.duet_sides import CLOSED_LOOPS, SideSpec, WorkerSide
+from gputax.measure.orderly_stop import orderly_stop
 from gputax.measure.rates import FIRST_SHARE
 from gputax.measure.sizing import server_bound, server_load, stream_load
 from gputax.plan.cells import Cell, LoadPlan
@@ -79,11 +89,15 @@ def execute_duet(request: DuetRequest, directory: Path, say: Say, on_pair: OnPai
             parts[workload] = _measured(request, a, b, functools.partial(left_s, share), say, on_pair)
             a.prove()
             b.prove()
+            if parts[workload].stopped_because == INTERRUPTED:
+                break
         comparison = comparison_of(request, a, b, parts, control)
         write_duet(store, comparison, parts, a, b)
         return comparison
     except KeyboardInterrupt as error:
-        raise Interrupted("interrupted; a duet has no half results", next_step="run it again") from error
+        raise Interrupted(
+            "interrupted before there were pairs enough for an interval: nothing is kept", next_step="run it again"
+        ) from error
     finally:
         try:
             for side in sides:
@@ -111,15 +125,23 @@ def _control(
     twin = _side(request, request.a, places)
     sides.append(twin)
     try:
-        return _measured(request, sides[0], twin, left_s, say, on_pair)
+        return _measured(request, sides[0], twin, left_s, say, on_pair, halfway_counts=False)
     finally:
         twin.end()
         sides.remove(twin)
 
 
 def _measured(
-    request: DuetRequest, a: WorkerSide, b: WorkerSide, left_s: Callable[[], float], say: Say, on_pair: OnPair
+    request: DuetRequest,
+    a: WorkerSide,
+    b: WorkerSide,
+    left_s: Callable[[], float],
+    say: Say,
+    on_pair: OnPair,
+    *,
+    halfway_counts: bool = True,
 ) -> DuetData:
+    """Choose the slot and measure; interrupted, the pairs of a control that is half done are of no use."""
     chance = random.Random(request.seed)
     if request.scenario in CLOSED_LOOPS:
         call_s = max(a.pilot.call_ns, b.pilot.call_ns) / 1e9
@@ -137,7 +159,10 @@ def _measured(
     rule = StopRule(request.width_percent, MAX_PAIRS, seconds, pilot_pairs=pilot_pairs)
     plan = DuetPlan(rule, restart_every_s=between_restarts_s(seconds, len(request.parts)), seed=request.seed)
     say(f"measuring: {slot.runs} runs a slot, {slot.dropped} dropped")
-    return run_duet(a, b, slot, plan, time.monotonic, on_pair)
+    if not halfway_counts:
+        return run_duet(a, b, slot, plan, time.monotonic, on_pair)
+    with orderly_stop("this pair") as halted:
+        return run_duet(a, b, slot, plan, time.monotonic, on_pair, halted)
 
 
 def between_restarts_s(seconds: float, parts: int) -> float:

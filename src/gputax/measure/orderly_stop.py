@@ -1,0 +1,36 @@
+"""Stop between two steps instead of in the middle of one: the first signal asks for it, the second interrupts."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+Halted = Callable[[], bool]
+
+
+@contextmanager
+def orderly_stop(after: str) -> Iterator[Halted]:
+    """Give a function that tells whether to stop; `after` names the step that is finished first."""
+    heard = False
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        nonlocal heard
+        if heard:
+            raise KeyboardInterrupt
+        heard = True
+        # Not by print: the signal may come in the middle of one.
+        name = signal.Signals(number).name
+        os.write(2, f"\ngputax: {name}: stopping after {after}; again ends at once, and nothing is kept\n".encode())
+
+    # A shell's background job ignores SIGINT, and so do we then.
+    handled = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, hear) for number in handled}
+    try:
+        yield lambda: heard
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
