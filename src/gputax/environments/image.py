@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from gputax.errors import UsageError
 from gputax.plan.driver_choice import DriverChoice
 
 NATIVE_VARIABLES = {"GPUTAX_NATIVE": NATIVE}
+SOFTWARE_SETTINGS = "GPUTAX_SOFT_"
 
 
 def driver_variables(driver: DriverChoice, gpus: int) -> dict[str, str]:
@@ -26,7 +28,12 @@ def driver_variables(driver: DriverChoice, gpus: int) -> dict[str, str]:
             next_step="use --device software or cuda, or --env bare",
         )
     software = driver.device == "software" or (driver.device == "auto" and not gpus)
-    return {"LD_LIBRARY_PATH": SOFTWARE_DIRECTORY} if software else {}
+    return {"LD_LIBRARY_PATH": SOFTWARE_DIRECTORY, **software_settings(os.environ)} if software else {}
+
+
+def software_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return how fast and how large the software device shall be: there as here, or the two could not be compared."""
+    return {name: value for name, value in environ.items() if name.startswith(SOFTWARE_SETTINGS)}
 
 
 def software_note(driver: DriverChoice, gpus: int) -> str:

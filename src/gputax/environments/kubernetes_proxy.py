@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,10 @@ from gputax.cluster.objects import APP, LIBVGPU_DIRECTORY, ROLE_LABEL, PodPlan
 from gputax.cluster.proxy_objects import STATUS, proxy_plan, proxy_variables
 from gputax.cluster.watch import state_of
 from gputax.environments.child import ChildProcess
-from gputax.environments.image import NATIVE_VARIABLES
+from gputax.environments.image import NATIVE_VARIABLES, software_settings
 from gputax.environments.kubernetes import Kubernetes
 from gputax.environments.proxy_evidence import Intended, proxy_evidence
-from gputax.environments.proxy_server import DEFAULT_TRANSPORT
+from gputax.environments.proxy_server import DEFAULT_TRANSPORT, SPIN_VARIABLE, spin_of
 from gputax.errors import GputaxError, UsageError
 
 
@@ -68,8 +69,11 @@ class KubernetesProxy(Kubernetes):
             if state.phase == "ready" and self._options.node in ("", state.node):
                 return str(found["metadata"]["name"]), state.node
         device = self._driver.device if self._driver.device != "auto" else "software"
+        plan = proxy_plan(self._options.image, device, max(1, self._options.gpus), self._options.namespace)
+        settings = {**software_settings(os.environ), SPIN_VARIABLE: spin_of(os.environ)}
         own = replace(
-            proxy_plan(self._options.image, device, max(1, self._options.gpus), self._options.namespace),
+            plan,
+            variables={**plan.variables, **settings},
             node=self._options.node,
             pull_policy=self._options.pull_policy,
             pull_secret=self._options.pull_secret,
