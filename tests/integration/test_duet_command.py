@@ -129,6 +129,19 @@ def test_a_side_that_dies_costs_one_pair_and_not_the_duet(tmp_path: Path) -> Non
     assert any(warning["code"] == "lost-pairs" for warning in document["warnings"])
 
 
+def test_other_processes_that_work_beside_it_are_told(gputax: Gputax) -> None:
+    hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        words = ("--engine", TWO_MS, "--max-time", "5", "--no-control", "--out", "d", "--json")
+        done = gputax("duet", "bare", "bare", *words)
+    finally:
+        hog.kill()
+        hog.wait()
+    told = [each for each in json.loads(done.stdout)["warnings"] if each["code"] == "busy-neighbours"]
+    assert [each["text"].partition(":")[0] for each in told] == ["bare", "bare (B)"]
+    assert all(each["value"] > 25 for each in told), "one process that never stops, on a machine that may be busy"
+
+
 def interrupted(
     tmp_path: Path, *words: str, after: tuple[str, ...], signals: int = 1
 ) -> subprocess.CompletedProcess[str]:

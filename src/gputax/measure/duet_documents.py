@@ -21,6 +21,7 @@ from gputax.results.comparison import COMPARISON_NAME, Comparison, Resolution
 from gputax.results.comparison import Side as SideRecord
 from gputax.results.record import WarningRecord
 from gputax.results.store import ResultDirectory, now_text
+from gputax.worker.probes.disturbance import BUSY_NEIGHBOURS, Limits
 
 Parts = Mapping[str, DuetData]
 """The pairs of each workload that was measured, in order."""
@@ -42,6 +43,7 @@ def comparison_of(
         for side in (a, b)
         if side.evidence().get("warning")
     ]
+    warnings += busy_hosts(a, b)
     left = [workload for workload in request.parts if workload not in parts]
     if left:
         warnings.append(WarningRecord(code="not-measured", text=f"interrupted before {', '.join(left)} was measured"))
@@ -65,6 +67,28 @@ def comparison_of(
         settings=_settings(request, parts),
         warnings=tuple(warnings),
     )
+
+
+def busy_hosts(a: WorkerSide, b: WorkerSide) -> list[WarningRecord]:
+    """Say so where others used the CPUs. Pairs cancel what hits both sides alike, and a scheduler's weight does not."""
+    limit = Limits().others_percent_of_core
+    places = {side.spec.environment.partition("+")[0].partition(":")[0] for side in (a, b)}
+    why = "they widen the interval"
+    if len(places) > 1:
+        why += (
+            ", and where the sides differ in scheduling weight they shift it: beside two busy processes a pod was once "
+            "29 % faster than bare. Measure on an idle machine"
+        )
+    return [
+        WarningRecord(
+            code=BUSY_NEIGHBOURS,
+            text=f"{side.spec.label}: other processes used {side.others_percent_of_core:.0f} % of one core on its CPUs "
+            f"before the pairs (limit {limit:g} %): {why}",
+            value=side.others_percent_of_core,
+        )
+        for side in (a, b)
+        if side.others_percent_of_core > limit
+    ]
 
 
 def write_duet(store: ResultDirectory, comparison: Comparison, parts: Parts, a: WorkerSide, b: WorkerSide) -> None:

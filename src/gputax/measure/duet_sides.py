@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,11 +18,13 @@ from gputax.measure.sizing import Pilot
 from gputax.measure.summary import latencies_ns
 from gputax.measure.view import SilentView
 from gputax.measure.worker_session import WorkerSession
+from gputax.plan.budgets import layers_of
 from gputax.plan.cells import Setup
 from gputax.plan.driver_choice import driver_choice
 from gputax.plan.environment_options import EnvironmentOptions
 from gputax.plan.load import Load
 from gputax.plan.micro import is_micro
+from gputax.worker.probes.disturbance import BUSY_NEIGHBOURS
 
 CLOSED_LOOPS = ("single-stream", "multi-stream", "saturate")
 PILOT_S, MICRO_PILOT_S = 1.0, 0.1
@@ -52,6 +55,7 @@ class WorkerSide:
         self._stall_timeout_s = stall_timeout_s
         self._environment = environment_named(spec.environment, driver_choice(spec.setup), places, spec.options)
         self._evidence: dict[str, Any] = {}
+        self._others_percent: list[float] = []
         self.load_for: LoadForSeed | None = None
         self._session = self._started()
         self.pilot = self._piloted()
@@ -65,6 +69,14 @@ class WorkerSide:
     def described(self) -> dict[str, Any]:
         """What the worker told of its place."""
         return self._session.described
+
+    @property
+    def others_percent_of_core(self) -> float:
+        """How busy other processes kept this side's CPUs: the median of the seconds before the pairs of each restart.
+
+        A pod that is being made is such a load itself, for a moment. What a proxy does is no other's load.
+        """
+        return 0.0 if "proxy" in layers_of(self.spec.environment) else statistics.median(self._others_percent)
 
     def evidence(self) -> dict[str, Any]:
         """What proved that the environment was active, when it was last asked."""
@@ -118,7 +130,10 @@ class WorkerSide:
 
     def _piloted(self) -> Pilot:
         # A model's caches and clocks need a second; an operation of microseconds has settled in a tenth of it.
-        return self._session.pilot(self._batch, MICRO_PILOT_S if is_micro(self.spec.setup.workload) else PILOT_S)
+        pilot = self._session.pilot(self._batch, MICRO_PILOT_S if is_micro(self.spec.setup.workload) else PILOT_S)
+        busy = (each.value for each in self._session.pilot_notices if each.code == BUSY_NEIGHBOURS)
+        self._others_percent.append(next(busy, None) or 0.0)
+        return pilot
 
     def _started(self) -> WorkerSession:
         return WorkerSession(self._environment, self.spec.setup, SilentView(), self._stall_timeout_s)

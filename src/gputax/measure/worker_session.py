@@ -46,6 +46,8 @@ class WorkerSession:
         self._stall_timeout_s = stall_timeout_s
         self.connection = WorkerConnection(environment)
         self._pilots: dict[int, Pilot] = {}
+        self.pilot_notices: tuple[Notice, ...] = ()
+        """What disturbed the last pilot."""
         self.facts: dict[str, Any] = {}
         try:
             self.described = self.connection.describe()
@@ -86,6 +88,7 @@ class WorkerSession:
     def pilot(self, batch_size: int, seconds: float = 1.0) -> Pilot:
         """Warm one batch size and learn its speed; done anew for each cell, because clocks and caches cool down."""
         observation = self.apply(pilot_load(batch_size, seconds), self._stall_timeout_s or FIRST_RUN_STALL_S)
+        self.pilot_notices = observation.notices
         pilot = read_pilot(batch_size, observation.columns)
         self._pilots[batch_size] = pilot
         return pilot

@@ -18,6 +18,7 @@ SLOWDOWNS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
+BUSY_NEIGHBOURS = "busy-neighbours"
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def _others(series: TelemetrySeries, limits: Limits) -> Iterator[Notice]:
     percent, others = others_percent_of_core(series), _known(series, "others_ms")
     if percent is not None and percent > limits.others_percent_of_core and others[-1] >= limits.tick_floor_ms:
         yield Notice(
-            "busy-neighbours",
+            BUSY_NEIGHBOURS,
             f"Other processes used {percent:.0f} % of one core on this worker's CPUs (limit"
             f" {limits.others_percent_of_core:g} %): they take cache and CPU time from what is measured.",
             percent,
