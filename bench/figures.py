@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.intervals import grouped_median_interval
+from bench.intervals import grouped_median_interval, median_interval
 from bench.sides import BareLoop, sides, worker
 from gputax.measure.cell import measure_cell
 from gputax.measure.sizing import stream_load
@@ -27,6 +27,8 @@ from gputax.results.store import read_record
 from gputax.worker.probes.cpu_allowance import cpu_allowance
 
 PAIRS = 8
+# A run of seconds scatters by 5 % on shared cores.
+OFFLINE_PAIRS = 20
 BLOCK_S = 3.0
 BLOCK_RUNS = 10
 DROPPED_RUNS = 2
@@ -37,8 +39,12 @@ NOOP_SERVER_QPS = 50_000
 
 def offline_efficiency() -> dict[str, Any]:
     """Samples per second of offline over the bare ONNX Runtime loop: ResNet-50, batch 8, same threads and input."""
-    ratios = _offline_over("onnx", PAIRS)
-    return {"offline_efficiency": statistics.median(ratios), "offline_efficiency_pairs": ratios}
+    ratios = _offline_over("onnx", OFFLINE_PAIRS)
+    return {
+        "offline_efficiency": statistics.median(ratios),
+        "offline_efficiency_ci95": median_interval(ratios),
+        "offline_efficiency_pairs": ratios,
+    }
 
 
 def single_stream_overhead() -> dict[str, Any]:
@@ -51,7 +57,11 @@ def single_stream_overhead() -> dict[str, Any]:
             lambda done: done < PAIRS,
         )
     differences = [(ours - theirs) / 1000 for ours, theirs in pairs]
-    return {"single_stream_overhead_us": statistics.median(differences), "single_stream_overhead_pairs": differences}
+    return {
+        "single_stream_overhead_us": statistics.median(differences),
+        "single_stream_overhead_us_ci95": median_interval(differences),
+        "single_stream_overhead_pairs": differences,
+    }
 
 
 def single_stream_ratio() -> dict[str, Any]:
