@@ -240,7 +240,7 @@ def test_slots_reach_from_one_request_to_a_tenth_of_a_second() -> None:
     assert [slot.runs for slot in slot_candidates(2.0)] == [1]
 
 
-@pytest.mark.parametrize(("call_s", "dropped"), [(0.05, 0), (0.009, 1), (0.001, 1), (0.0002, 5), (0.000001, 20)])
+@pytest.mark.parametrize(("call_s", "dropped"), [(0.05, 0), (0.02, 1), (0.001, 1), (0.0002, 5), (0.000001, 20)])
 def test_how_many_runs_are_dropped_is_fixed_beforehand(call_s: float, dropped: int) -> None:
     assert dropped_runs(call_s) == dropped
 

@@ -60,7 +60,8 @@ def planned_failure(line: str, moment: str) -> None:
         return
     path.write_text(json.dumps({**wish, "times": wish.get("times", 1) - 1}))
     if wish.get("hang"):
-        (HOME / "hanging").write_text(str(os.getpid()))
+        (HOME / "hanging.new").write_text(str(os.getpid()))
+        (HOME / "hanging.new").rename(HOME / "hanging")  # whole from the moment that it is there
         time.sleep(60)
     fail(wish.get("output", "ERROR: (gcloud) something broke"), wish.get("exit", 1))
 

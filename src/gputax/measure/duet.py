@@ -24,7 +24,7 @@ PILOT_PAIRS_PER_SLOT = 8
 # second), but to drop it doubles the distance between the halves: ±0.62 % instead of ±0.35 % in the same time.
 DROPPED_S = 0.001
 MAX_DROPPED = 20
-LONG_RUN_S = 0.01
+LONG_RUN_S = 0.03
 MAX_LOST_PAIRS = 3
 INTERRUPTED = "interrupted"
 Clock = Callable[[], float]

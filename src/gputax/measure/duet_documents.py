@@ -131,7 +131,7 @@ def _of_part(workload: str, text: str, parts: Parts) -> str:
 
 def _settings(request: DuetRequest, parts: Parts) -> dict[str, Any]:
     common = {
-        "drop_rule": "the first run of each slot, or a millisecond's worth of shorter runs; of runs over 10 ms none",
+        "drop_rule": "the first run of each slot, or a millisecond's worth of shorter runs; of runs over 30 ms none",
         "closed_loop": request.scenario in CLOSED_LOOPS,
         "loadgen_slot_s": None if request.scenario in CLOSED_LOOPS else LOADGEN_SLOT_S,
         "order": "random within each pair",
