@@ -32,7 +32,7 @@ def duet_gain(engine: str = "onnx:spin=false") -> dict[str, Any]:
         sequential, interleaved, claimed, held = [], [], [], 0
         for repeat in range(REPEATS):
             for side in sides:
-                side.restart()  # each process has a luck of its own; both ways of measuring meet the same
+                side.restart()  # each process may have a luck of its own; both ways of measuring meet the same
             sequential.append(100 * np.log(_block(b) / _block(a)))
             rule = StopRule(0.001, 100_000, 2 * SIDE_S)
             data = run_duet(a, b, slot, DuetPlan(rule, 1e9, seed=repeat), time.monotonic, lambda *_: None)

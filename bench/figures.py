@@ -68,7 +68,7 @@ def single_stream_ratio() -> dict[str, Any]:
     """Median single-stream latency of ResNet-50 over the bare loop's, in short blocks, both processes new each round.
 
     Blocks of 3 s scatter by 10 % on shared cores, blocks of half a second follow the same weather. The first requests
-    of a block find the other's data in the caches and are dropped on both sides. Each process has a luck of its own
+    of a block find the other's data in the caches and are dropped on both sides. A process may have a luck of its own
     (where its memory lies), hence the rounds. Neither side's threads spin while it waits, or each would disturb the
     other at every change. LoadGen's own 4 µs beside our timestamps are `single_stream_overhead_us`.
     """

@@ -16,7 +16,7 @@ def median_interval(values: Sequence[float]) -> list[float]:
 
 
 def grouped_median_interval(groups: Sequence[Sequence[float]]) -> list[float]:
-    """Return the 95 % interval of the median where each process has a luck of its own: resample groups, then pairs."""
+    """Return the 95 % interval of the median where processes may differ by luck: resample groups, then pairs."""
     chance = np.random.default_rng(7)
     arrays = [np.asarray(group) for group in groups]
     medians = []

@@ -80,6 +80,14 @@ def test_a_hung_worker_is_ended_by_its_successor(places: Places, real_cluster: R
         assert real_cluster.kubectl(*stop, alive).strip() == "False"
 
 
+def ask_for(seconds: float, connection: WorkerConnection) -> None:
+    """Go on asking: the API server forgets a pod at once, but until the kubelet has ended it, it answers."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        connection.call("describe", stall_timeout_s=seconds)
+        time.sleep(0.1)
+
+
 def test_a_pod_that_dies_is_told_and_replaced(places: Places, real_cluster: RealCluster) -> None:
     environment = environment_named("k8s", places=places)
     with WorkerConnection(environment) as connection:
@@ -87,11 +95,7 @@ def test_a_pod_that_dies_is_told_and_replaced(places: Places, real_cluster: Real
         (pod,) = real_cluster.ours()
         real_cluster.kubectl("delete", "-n", NAMESPACE, pod, "--grace-period=0", "--force")
         with pytest.raises(WorkerError, match="deleted"):
-            # The API server forgets the pod at once, the kubelet ends its processes a moment later: until then one
-            # may still answer.
-            for _ in range(300):
-                connection.call("describe", stall_timeout_s=30)
-                time.sleep(0.1)
+            ask_for(30, connection)
     with WorkerConnection(environment) as connection:
         assert connection.describe()["pid"]
 

@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from gputax.environments.environment import Environment
+
 KINDS = {
     "pods": "Pod",
     "nodes": "Node",
@@ -314,3 +316,13 @@ def play_pod(pod: dict[str, Any]) -> None:
             {"name": "gputax", "image": "i", "imageID": "sha256:1", "ready": True, "restartCount": 0, "state": {}}
         ],
     }
+
+
+def start_and_kill(environment: Environment) -> None:
+    """Let an environment make its pod, and end the worker that cannot speak: this API server has no exec."""
+    process = environment.start()
+    process.kill()
+    process.wait(10)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        assert pipe
+        pipe.close()

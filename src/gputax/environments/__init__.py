@@ -11,9 +11,9 @@ from gputax.plan.environment_options import EnvironmentOptions
 __all__ = ["ENVIRONMENTS", "LOCAL_ENVIRONMENTS", "Places", "environment_named", "local_environment", "refuse_unknown"]
 
 LOCAL_ENVIRONMENTS = ("bare", "bare+proxy")
-TECHNIQUE_ENVIRONMENTS = ("k8s+time-slicing", "k8s+mps", "k8s+mig")
 ENVIRONMENTS = (
-    *LOCAL_ENVIRONMENTS, "container", "ssh:HOST", "k8s", "k8s+proxy", "k8s+xen", *TECHNIQUE_ENVIRONMENTS,
+    *LOCAL_ENVIRONMENTS, "container", "ssh:HOST", "k8s", "k8s+proxy", "k8s+xen",
+    "k8s+time-slicing", "k8s+mps", "k8s+mig",
 )  # fmt: skip
 
 

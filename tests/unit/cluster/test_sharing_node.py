@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,15 +19,6 @@ from tests.standins.kube_api import KubeApi
 CONFIG, MIG = "nvidia.com/device-plugin.config", "nvidia.com/mig.config"
 NO_PROCESS = 2**22 + 1
 """Larger than any process id that the kernel gives."""
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeApi]:
-    server = KubeApi()
-    (tmp_path / "config").write_text(server.kubeconfig())
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    yield server
-    server.close()
 
 
 class Place:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from gputax.cluster.objects import PodPlan
@@ -33,13 +30,9 @@ class Kubelet:
 
 
 @pytest.fixture
-def pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TenantPods]:
+def pods(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> TenantPods:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    server = KubeApi()
-    (tmp_path / "config").write_text(server.kubeconfig())
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    yield TenantPods("", "gputax", lambda text: None)
-    server.close()
+    return TenantPods("", "gputax", lambda text: None)
 
 
 def answered(pods: TenantPods, monkeypatch: pytest.MonkeyPatch, kubelet: Kubelet) -> ReadyPod:

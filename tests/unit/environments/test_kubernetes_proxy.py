@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,32 +11,21 @@ from gputax.environments.image import driver_variables
 from gputax.errors import UsageError
 from gputax.plan.driver_choice import DriverChoice
 from gputax.plan.environment_options import EnvironmentOptions
-from tests.standins.kube_api import KubeApi
+from tests.standins.kube_api import KubeApi, start_and_kill
 
 SOFTWARE = DriverChoice("software")
 
 
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeApi]:
-    server = KubeApi()
-    server.plays_pods = True
-    server.add_node("node-1", 0)
-    (tmp_path / "config").write_text(server.kubeconfig())
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+@pytest.fixture(autouse=True)
+def a_node_and_a_slow_device(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.add_node("node-1", 0)
     monkeypatch.setenv("GPUTAX_SOFT_KERNEL_US", "125")
-    yield server
-    server.close()
 
 
 def variables_of_proxy(api: KubeApi) -> dict[str, str]:
     """Start a worker behind a proxy of its own and return what the proxy's container is given."""
     with Places(EnvironmentOptions(image="gputax:1", ready_timeout_s=10)) as places:
-        process = environment_named("k8s+proxy", SOFTWARE, places).start()
-        process.kill()  # this API server has no exec
-        process.wait(10)
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            assert pipe
-            pipe.close()
+        start_and_kill(environment_named("k8s+proxy", SOFTWARE, places))
         pods: list[dict[str, Any]] = [each for each in api.objects.values() if each["kind"] == "Pod"]
         (proxy,) = [each for each in pods if "proxy" in each["metadata"]["name"]]
         return {each["name"]: each["value"] for each in proxy["spec"]["containers"][0]["env"] if "value" in each}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,16 +22,6 @@ from tests.standins.kube_api import KubeApi, play_pod
 SETUP = Setup("resnet50")
 MICRO = Setup("micro:operation", engine="driver", device="software")
 TIME_SLICING, MPS, PROXY = (TECHNIQUES[name] for name in ("time-slicing", "mps", "proxy"))
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeApi]:
-    server = KubeApi()
-    server.plays_pods = True
-    (tmp_path / "config").write_text(server.kubeconfig())
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,20 +12,10 @@ from gputax.environments.kubernetes_technique import KubernetesTechnique
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.environment_options import EnvironmentOptions
 from tests.standins.gpu_node import NODE, GpuNode
-from tests.standins.kube_api import KubeApi, play_pod
+from tests.standins.kube_api import KubeApi, play_pod, start_and_kill
 
 SHARED = {"nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.replicas": "4"}
 Started = Callable[[str], KubernetesTechnique]
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeApi]:
-    server = KubeApi()
-    server.plays_pods = True
-    (tmp_path / "config").write_text(server.kubeconfig())
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    yield server
-    server.close()
 
 
 @pytest.fixture
@@ -45,12 +34,7 @@ def started() -> Iterator[Started]:
         def start(name: str) -> KubernetesTechnique:
             environment = environment_named(name, places=places)
             assert isinstance(environment, KubernetesTechnique)
-            process = environment.start()
-            process.kill()  # this API server has no exec
-            process.wait(10)
-            for pipe in (process.stdin, process.stdout, process.stderr):
-                assert pipe
-                pipe.close()
+            start_and_kill(environment)
             return environment
 
         yield start
