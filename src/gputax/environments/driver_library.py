@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
+from gputax.environments.own_directory import own_directory
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.driver_choice import DriverChoice
 from gputax.worker.probes.driver_library import SONAME
@@ -80,9 +80,9 @@ def probe_system_driver() -> dict[str, Any]:
 @contextmanager
 def library_variables(library: Path, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Give the variables under which the loader finds this file as `libcuda.so.1`; a link to it lives meanwhile."""
-    with tempfile.TemporaryDirectory(prefix="gputax-libcuda-") as directory:
+    with own_directory("libcuda") as directory:
         # Always a directory of its own: what else lies beside the library must not be found instead of the system's.
-        (Path(directory) / SONAME).symlink_to(library)
+        (directory / SONAME).symlink_to(library)
         rest = environ.get("LD_LIBRARY_PATH", "")
-        path = f"{directory}{os.pathsep}{rest}" if rest else directory
+        path = f"{directory}{os.pathsep}{rest}" if rest else str(directory)
         yield {**environ, "LD_LIBRARY_PATH": path}

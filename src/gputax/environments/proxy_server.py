@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any
 
 from gputax.environments.child import ChildProcess
 from gputax.environments.native_parts import PROXY, native_part
+from gputax.environments.own_directory import own_directory
 from gputax.errors import PreflightError, unknown_name
 
 SOCKET_VARIABLE = "GPUTAX_PROXY_SOCKET"
@@ -112,27 +112,22 @@ def _exchange(path: Path, request: bytes) -> bytes:
 @contextmanager
 def own_proxy(options: ProxyOptions, environ: Mapping[str, str]) -> Iterator[ProxyAddress]:
     """Run a proxy of our own, in a directory that only we can enter; nothing of it is left afterwards."""
-    directory = _private_directory()
-    process: ChildProcess | None = None
-    try:
+    with own_directory("proxy", _place_for_sockets()) as directory:
         address = ProxyAddress(directory / "s")
         # The coordinator may be killed; a proxy that nobody can end any more would hold the device.
         process = ChildProcess(options.words(address.socket), dict(environ), ends_with_parent=True)
-        wait_until_ready(process)
-        yield address
-    finally:
-        if process is not None:
+        try:
+            wait_until_ready(process)
+            yield address
+        finally:
             end_proxy(process)
-        shutil.rmtree(directory, ignore_errors=True)
 
 
-def _private_directory() -> Path:
-    """Return a new directory with mode 0700 whose sockets' names are short enough for the kernel (107 bytes)."""
-    directory = Path(tempfile.mkdtemp(prefix="gputax-"))
-    if len(os.fsencode(directory)) + len("/s.status") <= LONGEST_SOCKET_NAME:
-        return directory
-    directory.rmdir()
-    return Path(tempfile.mkdtemp(prefix="gputax-", dir="/tmp"))
+def _place_for_sockets() -> Path:
+    """Return TMPDIR, or /tmp where the names of sockets below TMPDIR were too long for the kernel (107 bytes)."""
+    place = Path(tempfile.gettempdir())
+    longest = place / "gputax-proxy-12345678/s.status"
+    return place if len(os.fsencode(longest)) <= LONGEST_SOCKET_NAME else Path("/tmp")
 
 
 def wait_until_ready(process: ChildProcess) -> dict[str, Any]:

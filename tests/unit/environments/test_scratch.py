@@ -38,7 +38,7 @@ def test_the_worker_removes_only_what_was_made_for_it(tmp_path: Path, monkeypatc
 
 
 def test_no_place_for_temporary_files_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(prefix: str) -> str:
+    def full(prefix: str, dir: Path) -> str:
         raise OSError(28, os.strerror(28), "/tmp/x")
 
     monkeypatch.setattr(tempfile, "mkdtemp", full)

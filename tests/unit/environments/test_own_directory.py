@@ -1,0 +1,68 @@
+"""A temporary directory goes with its process, whatever ended that."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputax.environments.own_directory import OWNER, own_directory
+
+HOLDS_ONE = """
+import sys
+from pathlib import Path
+from gputax.environments.own_directory import own_directory
+with own_directory("test", Path(sys.argv[1])) as directory:
+    print(directory, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_it_is_below_the_temporary_directory_and_only_ours(place: Path) -> None:
+    with own_directory("test") as directory:
+        assert directory.parent == place
+        assert directory.stat().st_mode & 0o777 == 0o700
+        (directory / "left").write_text("behind")
+    assert list(place.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_holds_is_not(place: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS_ONE, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout
+        held = Path(other.stdout.readline().strip())
+        with own_directory("test"):
+            assert held.is_dir()
+        other.kill()
+    assert held.is_dir(), "killed: it could not remove it"
+    with own_directory("test"):
+        assert not held.exists()
+
+
+def test_directories_of_others_stay(place: Path) -> None:
+    (place / "gputax-notes").mkdir()
+    (place / "other").mkdir()
+    (place / "other" / OWNER).touch()
+    with own_directory("test"):
+        pass
+    assert sorted(path.name for path in place.iterdir()) == ["gputax-notes", "other"]
+
+
+def test_another_users_is_left_alone(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "gputax-test-1").mkdir()
+    (place / "gputax-test-1" / OWNER).touch()
+    theirs = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: theirs)
+    with own_directory("test"):
+        pass
+    assert (place / "gputax-test-1").is_dir()
