@@ -16,7 +16,7 @@ from e2e.layout import PRODUCT_IMAGE, Layout, run_directory
 from e2e.prometheus import running_prometheus
 from e2e.timings import Timings
 from tests.e2e.real_cluster import NAMESPACE, RealCluster, eventually
-from tests.e2e.shared_node import SharedNode, install_plugin_files, state_of
+from tests.e2e.shared_node import SharedNode, install_plugin_files, state_of, write_whole
 
 _timings = Timings()
 
@@ -84,7 +84,7 @@ def node_with_one_gpu(real_cluster: RealCluster) -> Iterator[SharedNode]:
         with running_prometheus(layout, NAMESPACE) as address:
             yield SharedNode(real_cluster, address, all_gpus).with_gpus(1)
     finally:
-        layout.plugin_switches.write_text("")
+        write_whole(layout.plugin_switches, "")
     eventually("all GPUs are back", lambda: state_of(real_cluster) == all_gpus, 30)
 
 

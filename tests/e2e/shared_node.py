@@ -45,7 +45,7 @@ class SharedNode:
 
     def turn(self, *words: str) -> None:
         """Let the plugin misbehave; without words it is honest."""
-        self.cluster.own.plugin_switches.write_text(" ".join((f"gpus={self.gpus}", *words)) + "\n")
+        write_whole(self.cluster.own.plugin_switches, " ".join((f"gpus={self.gpus}", *words)) + "\n")
 
     def with_gpus(self, count: int) -> SharedNode:
         """Give the node so many GPUs and wait until it shows them."""
@@ -77,6 +77,13 @@ class SharedNode:
         chosen |= {"ready-timeout": "60", "warmup": "0.5s", "window": "1s", "slices": "7", "cpus": "1", "tech": tech}
         chosen |= {name.replace("_", "-"): value for name, value in options.items()}
         return ["share", "--env", "k8s", *(word for name, value in chosen.items() for word in (f"--{name}", value))]
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that the plugin reads twice a second: it must never find half of it."""
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.rename(path)
 
 
 def state_of(cluster: RealCluster) -> NodeState:

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from e2e import images
 from e2e.layout import PRODUCT_IMAGE
 from e2e.packages import program
+from tests.e2e.real_cluster import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(os.geteuid() != 0, reason="sshd and podman as root")]
 
@@ -89,9 +89,8 @@ def host(tmp_path: Path) -> Iterator[dict[str, str]]:
     Path("/run/sshd").mkdir(exist_ok=True)
     server = subprocess.Popen([program("sshd"), "-D", "-r", "-f", str(tmp_path / "sshd_config")])
     environ = {**os.environ, "PATH": f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}"}
-    deadline = time.monotonic() + 10
-    while subprocess.run([wrapper, "gpu-box", "true"], capture_output=True).returncode and time.monotonic() < deadline:
-        time.sleep(0.2)
+    answers = [wrapper, "gpu-box", "true"]
+    eventually("sshd answers", lambda: subprocess.run(answers, capture_output=True).returncode == 0, 30)
     yield environ
     server.terminate()
     server.wait(10)

@@ -30,6 +30,8 @@ def test_the_whole_life_of_a_deployment(empty_cluster: RealCluster, tmp_path: Pa
     assert cluster.try_kubectl("get", "namespace", NAMESPACE).returncode != 0, "a dry run touches nothing"
 
     deployed = cluster.gputax(*deploy, "--yes", cwd=tmp_path, timeout_s=600)
+    if deployed.returncode == 5:  # a server run on a disturbed host is honestly INVALID; twice in a row it is our fault
+        deployed = cluster.gputax(*deploy, "--yes", cwd=tmp_path, timeout_s=600)
     assert deployed.returncode == 0, deployed.stderr + deployed.stdout
     record = json.loads((tmp_path / "life/benchmark_results.json").read_text())
     assert record["complete"]
@@ -49,6 +51,5 @@ def test_the_whole_life_of_a_deployment(empty_cluster: RealCluster, tmp_path: Pa
 
     destroyed = cluster.gputax("destroy", "--out", "life", "--yes", cwd=tmp_path)
     assert destroyed.returncode == 0, destroyed.stderr
-    gone = cluster.try_kubectl("get", "namespace", NAMESPACE)
-    assert gone.returncode != 0 or cluster.ours() == []
+    assert cluster.try_kubectl("get", "namespace", NAMESPACE).returncode != 0, "all of it is gone"
     assert (tmp_path / "life/benchmark_results.json").exists(), "results outlive the deployment"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from gputax.plan.driver_choice import driver_choice
 from gputax.plan.environment_options import EnvironmentOptions
 from gputax.plan.load import Load
 from gputax.worker.protocol import decode_array
-from tests.e2e.real_cluster import NAMESPACE, RealCluster
+from tests.e2e.real_cluster import NAMESPACE, RealCluster, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("namespace")]
 SYNTHETIC = Setup("resnet50", engine="synthetic:latency_us=1")
@@ -76,8 +77,8 @@ def test_a_hung_worker_is_ended_by_its_successor(places: Places, real_cluster: R
     assert real_cluster.kubectl(*stop, alive).strip() == "True", "a stopped process does not see its pipe end"
     with WorkerConnection(environment) as second:
         second.describe()
-        time.sleep(0.5)
-        assert real_cluster.kubectl(*stop, alive).strip() == "False"
+        # Until its parent has asked for its exit code, a killed process is seen.
+        eventually("the hung worker is gone", lambda: real_cluster.kubectl(*stop, alive).strip() == "False", 30)
 
 
 def ask_for(seconds: float, connection: WorkerConnection) -> None:
@@ -103,6 +104,10 @@ def test_a_pod_that_dies_is_told_and_replaced(places: Places, real_cluster: Real
 def test_behind_the_proxy_every_call_is_counted_on_both_sides(places: Places, real_cluster: RealCluster) -> None:
     label = "pod-security.kubernetes.io/enforce=privileged"
     real_cluster.kubectl("label", "namespace", NAMESPACE, label, "--overwrite")
+    wide = {"containers": [{"name": "c", "image": "i"}], "hostNetwork": True}
+    asked = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asks"}, "spec": wide})
+    dry_run = ("create", "-n", NAMESPACE, "--dry-run=server", "-f", "-")
+    eventually("admission knows the label", lambda: not real_cluster.try_kubectl(*dry_run, given=asked).returncode, 30)
     count, evidence = measured(places, "k8s+proxy", DRIVER, 50)
     assert count >= 50
     assert evidence["active"] is True, evidence

@@ -121,9 +121,13 @@ def test_a_node_that_is_not_ready_is_told_and_works_again_afterwards(real_cluste
         conditions = real_cluster.get("node", NODE_NAME)["status"]["conditions"]
         return str(next(each["status"] for each in conditions if each["type"] == "Ready"))
 
+    def kept_free() -> bool:
+        """Whether the scheduler knows of it too."""
+        return ready() != "True" and bool(real_cluster.get("node", NODE_NAME)["spec"].get("taints"))
+
     lane.stop_daemon(layout, "kubelet")
     try:
-        eventually("the node is NotReady", lambda: ready() != "True", 40)
+        eventually("the node is NotReady", kept_free, 60)
         done = real_cluster.gputax(*k8s_words(real_cluster, tmp_path), cwd=tmp_path)
         doctor = real_cluster.gputax("doctor", "--env", "k8s", "--image", real_cluster.image, cwd=tmp_path)
     finally:

@@ -11,6 +11,7 @@ from e2e import cluster as lane
 from e2e.device_offer import gpu_uuid
 from e2e.processes import ClusterError
 from tests.e2e.real_cluster import RealCluster, eventually
+from tests.e2e.shared_node import write_whole
 
 pytestmark = pytest.mark.e2e
 
@@ -51,11 +52,11 @@ def test_a_pod_gets_its_gpus_as_variables_and_device_nodes(pods: RealCluster) ->
 
 def test_an_unhealthy_gpu_is_taken_off_the_node_and_comes_back(real_cluster: RealCluster) -> None:
     layout = real_cluster.own
-    layout.unhealthy_devices.write_text(f"{gpu_uuid(1)}\n")
+    write_whole(layout.unhealthy_devices, f"{gpu_uuid(1)}\n")
     try:
         eventually("three GPUs", lambda: lane.allocatable_gpus(layout) == 3, 20)
     finally:
-        layout.unhealthy_devices.write_text("")
+        write_whole(layout.unhealthy_devices, "")
     eventually("four GPUs", lambda: lane.allocatable_gpus(layout) == 4, 20)
 
 

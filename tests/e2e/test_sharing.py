@@ -22,7 +22,7 @@ def test_tenants_are_scaled_behind_one_watch_and_prometheus_tells_the_same_mean(
     shared: SharedNode, tmp_path: Path
 ) -> None:
     before = shared.cluster.own.audit_log.stat().st_size
-    further = {"window": "6s", "cpus": "0", "prometheus": shared.prometheus}  # no CPUs asked for: each gets its part
+    further = {"window": "15s", "cpus": "0", "prometheus": shared.prometheus}  # no CPUs asked for: each gets its part
     words = shared.words(tech="time-slicing", tenants="1,3,5,7", **further, **SLEEPS)
     done = shared.cluster.gputax(*words, "--out", "scaled", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -96,6 +96,7 @@ def test_one_tenant_of_a_gpu_that_its_owner_shares_is_an_environment_like_any_ot
     shared.label(CONFIG_LABEL, "gputax-mps-7")
     try:
         shared.offers("nvidia.com/gpu.shared", 7)
+        eventually("its label", lambda: shared.state().labels["nvidia.com/gpu.sharing-strategy"] == "mps", 30)
         as_owned = shared.state()
         options = ("--image", shared.cluster.image, "--memory", "512Mi", "--cpus", "1")
         words = (*options, "--workload", "micro:operation", "--device", "software", "--scenario", "saturate")

@@ -17,7 +17,7 @@ def test_a_technique_that_never_becomes_ready_is_refused_and_the_node_is_put_bac
     shared: SharedNode, tmp_path: Path, technique: str
 ) -> None:
     shared.turn("never-ready")
-    words = shared.words(tech=technique, tenants="2", ready_timeout="5", **DRIVER)
+    words = shared.words(tech=technique, tenants="2", ready_timeout="12", **DRIVER)
     done = shared.cluster.gputax(*words, cwd=tmp_path)
     assert done.returncode == 3, done.stderr + done.stdout
     assert technique in done.stderr

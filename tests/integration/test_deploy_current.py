@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +96,50 @@ def test_a_failed_job_is_told_and_made_anew_by_the_same_command(cloud: Cloud) ->
     code, output = deploy(cloud, "--device", "cpu")
     assert code == 0, output
     assert cloud.api.objects[JOB]["metadata"]["uid"] != first
+
+
+def test_what_a_job_measured_comes_home_though_some_of_it_is_not_valid(cloud: Cloud) -> None:
+    cloud.api.behaviour = "invalid"
+    code, output = deploy(cloud, "--device", "cpu")
+    assert code == 5
+    assert "exit code 5" in output
+    assert "gputax report results/baseline" in output
+    record = cloud.work / "results/baseline/benchmark_results.json"
+    assert json.loads(record.read_text())["benchmarks"]
+    record.unlink()
+    cloud.api.behaviour = "complete"
+    code, output = deploy(cloud, "--device", "cpu")
+    assert code == 0, "the same command measures again"
+    assert record.exists()
+
+
+def test_a_job_that_measured_nothing_says_so(cloud: Cloud) -> None:
+    cloud.api.behaviour, cloud.api.log = "invalid", "Traceback"
+    code, output = deploy(cloud, "--device", "cpu")
+    assert code == 5
+    assert "no results to bring home" in output
+    assert "kubectl -n gputax logs job/gpu-benchmark-baseline" in output
+
+
+def test_a_namespace_that_is_being_deleted_is_waited_for(cloud: Cloud) -> None:
+    path = "/api/v1/namespaces/gputax"
+    going = {"name": "gputax", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    cloud.api.objects[path] = {"apiVersion": "v1", "kind": "Namespace", "metadata": going}
+    threading.Timer(3.0, lambda: cloud.api.drop(path)).start()
+    code, output = deploy(cloud, "--device", "cpu")
+    assert code == 0, output
+    assert "waits until the old one is gone" in output
+    assert cloud.state()["steps"]["namespace"]["ours"] is True
+
+
+def test_destroy_is_done_when_the_namespace_is_gone(cloud: Cloud) -> None:
+    assert deploy(cloud, "--device", "cpu")[0] == 0
+    cloud.api.namespace_goes_after_s = 2.0
+    begun = time.monotonic()
+    away = cloud.gputax("destroy", "--yes", KUBECONFIG=str(cloud.home / "kubeconfig"))
+    assert away.returncode == 0, away.stderr
+    assert time.monotonic() - begun > 2
+    assert cloud.api.named("Namespace") == []
 
 
 def test_a_namespace_of_others_and_their_pods_stay(cloud: Cloud) -> None:

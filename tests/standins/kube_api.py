@@ -32,7 +32,7 @@ UNSCHEDULABLE = {
 
 
 class KubeApi:
-    """The server; `behaviour` says what a Job's pod does: complete, active, fail, image, pending, refuse."""
+    """The server; `behaviour` says what a Job's pod does: complete, active, fail, invalid, image, pending."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
@@ -40,6 +40,7 @@ class KubeApi:
         self.behaviour = "complete"
         self.log = ""
         self.forbidden: set[str] = set()
+        self.namespace_goes_after_s = 0.0
         self.plays_pods = False
         """Pods that are created become ready on the node that they name."""
         self.on_change: Callable[[str, dict[str, Any]], None] = lambda path, live: None
@@ -47,8 +48,11 @@ class KubeApi:
         self.events: list[tuple[str, str, dict[str, Any]]] = []
         self._news = threading.Condition()
         self._version = 0
-        self._closed = False
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._serve(0)
+
+    def _serve(self, port: int) -> None:
+        self._closed = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
@@ -73,20 +77,27 @@ class KubeApi:
         self.objects[f"/api/v1/nodes/{name}"] = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": labels or {}},
+            "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels or {}},
             "status": {"allocatable": allocatable, "capacity": allocatable},
         }
 
     def named(self, kind: str) -> list[str]:
-        return [each["metadata"]["name"] for each in self.objects.values() if each["kind"] == kind]
+        return [each["metadata"]["name"] for each in list(self.objects.values()) if each["kind"] == kind]
 
     def close(self) -> None:
-        self._closed = True
-        with self._news:
-            self._news.notify_all()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        self._closed.set()  # last: who is told that a watch ends shall find nobody to ask
+        with self._news:
+            self._news.notify_all()
+
+    def restart(self, meanwhile: Callable[[], None]) -> None:
+        """Go away as an API server does that is replaced, and come back at the same address."""
+        port = int(self._server.server_address[1])
+        self.close()
+        meanwhile()
+        self._serve(port)
 
     def put(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
         new = path not in self.objects
@@ -130,7 +141,8 @@ class KubeApi:
             position = len(self.events)
             first = [each for each in self.listed(path, labels) if name in (None, each["metadata"]["name"])]
         yield from ({"type": "ADDED", "object": each} for each in first)
-        while not self._closed:
+        closed = self._closed
+        while not closed.is_set():
             with self._news:
                 if position == len(self.events):
                     self._news.wait(0.2)
@@ -150,8 +162,8 @@ class KubeApi:
                 "completionTime": "2026-01-01T00:00:00Z",
                 "conditions": [{"type": "Complete", "status": "True"}],
             }
-        elif self.behaviour == "fail":
-            ended = {"terminated": {"exitCode": 3, "reason": "Error"}}
+        elif self.behaviour in ("fail", "invalid"):
+            ended = {"terminated": {"exitCode": 3 if self.behaviour == "fail" else 5, "reason": "Error"}}
             status = {"phase": "Failed", "containerStatuses": [{**container, "state": ended}]}
             job["status"] = {
                 "conditions": [
@@ -171,15 +183,21 @@ class KubeApi:
             "status": status,
         }
 
+    def delete(self, path: str) -> None:
+        if self.objects[path]["kind"] == "Namespace" and self.namespace_goes_after_s:
+            threading.Timer(self.namespace_goes_after_s, self.drop, (path,)).start()
+        else:
+            self.drop(path)
+
     def drop(self, path: str) -> None:
         gone = self.objects.pop(path)
         self.tell("DELETED", path, gone)
         if gone["kind"] == "Job":
             prefix = f"/api/v1/namespaces/{gone['metadata']['namespace']}/pods/{gone['metadata']['name']}"
-            for key in [key for key in self.objects if key.startswith(prefix)]:
+            for key in [key for key in list(self.objects) if key.startswith(prefix)]:
                 del self.objects[key]
         if gone["kind"] == "Namespace":
-            for key in [key for key in self.objects if f"/namespaces/{gone['metadata']['name']}/" in key]:
+            for key in [key for key in list(self.objects) if f"/namespaces/{gone['metadata']['name']}/" in key]:
                 del self.objects[key]
 
     def listed(self, path: str, selector: str) -> list[dict[str, Any]]:
@@ -187,7 +205,7 @@ class KubeApi:
         namespace = re.search(r"/namespaces/([^/]+)/", path)
         return [
             each
-            for key, each in self.objects.items()
+            for key, each in list(self.objects.items())  # other requests change it meanwhile
             if each["kind"] == KINDS[plural]
             and (namespace is None or f"/namespaces/{namespace[1]}/" in key)
             and selected(each, selector)
@@ -273,7 +291,7 @@ class KubeApi:
                 if url.path not in api.objects:
                     return self.refuse(404, "NotFound")
                 if self.command == "DELETE":
-                    api.drop(url.path)
+                    api.delete(url.path)
                     return self.answer({"kind": "Status", "apiVersion": "v1", "status": "Success"})
                 return self.answer(api.objects[url.path])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from gputax.cluster.objects import Manifest
 from gputax.cluster.refusals import ConflictError as ConflictError
 from gputax.cluster.refusals import ForbiddenError as ForbiddenError
 from gputax.cluster.refusals import NotFoundError as NotFoundError
+from gputax.cluster.refusals import UnreachableError
 from gputax.cluster.refusals import told as told
 from gputax.errors import PreflightError
 
@@ -43,6 +45,7 @@ class Cluster:
         self.namespace = namespace
         self.calls = 0
         """How many requests were sent; a watch is one."""
+        self._closed = False
         self._client: Any = None
         # Untyped: lightkube tells kinds apart by overloads, and here the kind is data.
 
@@ -111,6 +114,7 @@ class Cluster:
         self, kind: str, *, labels: Mapping[str, str], fields: Mapping[str, str] | None = None
     ) -> Iterator[tuple[str, Manifest]]:
         """Give (event, object) for ever: what there is already comes first as ADDED."""
+        from httpx2 import TransportError
         from lightkube.types import OnErrorAction, OnErrorResult
 
         def on_error(error: Any, count: int) -> Any:
@@ -119,16 +123,33 @@ class Cluster:
             lost = count > WATCH_TRIES or status in (401, 403)
             return OnErrorResult(OnErrorAction.RAISE if lost else OnErrorAction.RETRY, sleep=float(count))
 
-        with self._told(f"watch {kind}s"):
-            watched = self._lightkube().watch(
-                resource(kind),
-                labels=dict(labels),
-                fields=dict(fields or {}),
-                on_error=on_error,
-                **self._place(kind, ""),
-            )
-            for event, found in watched:
-                yield str(event), dict(found.to_dict())
+        asked: dict[str, Any] = {"labels": dict(labels), "fields": dict(fields or {})}
+        known: dict[str, Manifest] = {}
+        while True:
+            with self._told(f"watch {kind}s"), contextlib.suppress(TransportError):
+                for event, found in self._lightkube().watch(
+                    resource(kind), on_error=on_error, **asked, **self._place(kind, "")
+                ):
+                    live = dict(found.to_dict())
+                    known[live["metadata"]["uid"]] = live
+                    if event == "DELETED":
+                        del known[live["metadata"]["uid"]]
+                    yield str(event), live
+            if self._closed:
+                return
+            # lightkube bears a connection that breaks, not one that is refused: that is an API server which restarts.
+            # A new watch begins with what there is, and tells nothing of what went meanwhile.
+            there = {each["metadata"]["uid"] for each in self._listed_again(kind, asked)}
+            for uid in known.keys() - there:
+                yield "DELETED", known.pop(uid)
+
+    def _listed_again(self, kind: str, asked: dict[str, Any]) -> Sequence[Manifest]:
+        """List as soon as the API server answers again; the last try raises."""
+        for wait_s in range(1, WATCH_TRIES):
+            time.sleep(wait_s)
+            with contextlib.suppress(UnreachableError):
+                return self.list(kind, **asked)
+        return self.list(kind, **asked)
 
     def delete(self, kind: str, name: str, *, grace_s: int | None = None, namespace: str = "") -> bool:
         """Delete one object with what belongs to it; False where it was gone already."""
@@ -199,6 +220,7 @@ class Cluster:
 
     def close(self) -> None:
         """Give the connections back; a watch in another thread ends with them."""
+        self._closed = True
         if self._client is not None:
             self._client.close()
             self._client = None

@@ -27,10 +27,10 @@ class Collected:
 
 
 def at_home(deployment: Deployment, run_id: str) -> bool:
-    """Whether the record of this very run lies in the result directory."""
-    marker = deployment.path / "collected.json"
+    """Whether the record of this very run lies in the result directory, and is all that there will be."""
     try:
-        return json.loads(marker.read_text())["run_id"] == run_id and _record_path(deployment).exists()
+        marker = json.loads((deployment.path / "collected.json").read_text())
+        return marker["run_id"] == run_id and not marker.get("job_failed") and _record_path(deployment).exists()
     except (OSError, ValueError, KeyError):
         return False
 
@@ -41,7 +41,12 @@ def foreign_results(deployment: Deployment) -> bool:
 
 
 def collect(
-    tools: Tools, deployment: Deployment, action: CollectResults, run_id: str, lost_log: tuple[Command, ...]
+    tools: Tools,
+    deployment: Deployment,
+    action: CollectResults,
+    run_id: str,
+    lost_log: tuple[Command, ...],
+    job_failed: bool = False,
 ) -> Collected:
     """Read the log, check its result block, and write both; the same again changes nothing."""
     text, source = _log_text(tools, action, run_id, lost_log)
@@ -57,7 +62,7 @@ def collect(
             error.what, where=str(log), next_step=f"{error.next_step or 'read the log'}; the log was saved"
         ) from error
     write_text(_record_path(deployment), record.model_dump_json(indent=2) + "\n")
-    marker = {"run_id": run_id, "collected_at": now_text(), "from": source}
+    marker = {"run_id": run_id, "collected_at": now_text(), "from": source, "job_failed": job_failed}
     write_text(deployment.path / "collected.json", json.dumps(marker, indent=2) + "\n")
     return Collected(_record_path(deployment), log, source, len(record.benchmarks))
 

@@ -9,8 +9,8 @@ from typing import Literal
 from gputax.cluster.access import ClusterAccess, Tools
 from gputax.cluster.objects import RUN_LABEL
 from gputax.cluster.steps import AwaitJob, Manifest
-from gputax.cluster.watch import PodState, end_words, state_of, unschedulable_step
-from gputax.errors import GputaxError
+from gputax.cluster.watch import PodState, end_words, exit_code, state_of, unschedulable_step
+from gputax.errors import CellError, GputaxError, ResultsError
 
 Phase = Literal["absent", "active", "complete", "failed"]
 # The kubelet tries an image again for ever; one that is still missing after this will not come.
@@ -94,7 +94,9 @@ def _node_promised(cluster: ClusterAccess, pod: Manifest, namespace: str) -> boo
 
 def _failed(action: AwaitJob, job: JobState, pods: list[Manifest]) -> GputaxError:
     words = end_words(pods[-1]) if pods else ""
-    return GputaxError(
+    # gputax in the pod has measured then: as here, some cells failed or are not valid, and the others are kept.
+    kinds: dict[int, type[GputaxError]] = {each.exit_code: each for each in (CellError, ResultsError)}
+    return kinds.get(exit_code(pods[-1]) if pods else 0, GputaxError)(
         f"the Job failed: {'; '.join(filter(None, (job.reason, words)))}",
         where=_where(action),
         next_step=f"kubectl -n {action.namespace} logs job/{action.job}",

@@ -74,11 +74,12 @@ class RunPods:
     def remove(self, name: str) -> None:
         """Bring its log home and delete it."""
         self._keep_log(name)
+        was_there = True
         with contextlib.suppress(GputaxError):
-            self.cluster.delete("Pod", name, grace_s=DELETE_GRACE_S)
+            was_there = self.cluster.delete("Pod", name, grace_s=DELETE_GRACE_S)
         if name in self._made:
             self._made.remove(name)
-            self._leaving.append(name)
+            self._leaving += [name] if was_there else []
 
     def files(self) -> dict[str, str]:
         """Return what came home: manifests as applied and logs, by their names in the result directory."""

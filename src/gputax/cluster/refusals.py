@@ -21,6 +21,10 @@ class ConflictError(PreflightError):
     """An object of that name exists already."""
 
 
+class UnreachableError(PreflightError):
+    """Nobody answers at the API server's address."""
+
+
 @contextlib.contextmanager
 def told(doing: str, server: str, kubectl: Any) -> Iterator[None]:
     """Turn what the client raises into our errors."""
@@ -36,7 +40,7 @@ def told(doing: str, server: str, kubectl: Any) -> Iterator[None]:
             f"the kubeconfig's credentials do not work: {error}", where=server, next_step="kubectl auth whoami"
         ) from error
     except (httpx2.HTTPError, OSError) as error:
-        raise PreflightError(
+        raise UnreachableError(
             f"the cluster cannot be reached: {_words(error)}",
             where=server,
             next_step=kubectl("cluster-info", namespaced=False),

@@ -31,10 +31,11 @@ from gputax.cluster.steps import (
     Step,
 )
 from gputax.cluster.troubles import ABSENT, last_words, trouble_in
-from gputax.errors import GputaxError, Interrupted
+from gputax.errors import CellError, GputaxError, Interrupted, ResultsError
 
 Presence = Literal["done", "absent", "under way", "going"]
 POLL_S = 10.0
+OBJECTS_GONE_S = 180.0
 Say = Callable[[str], None]
 
 
@@ -67,11 +68,12 @@ class Runner:
         if isinstance(check, GpusAllocatable):
             return _seen(allocatable(self._tools.cluster().list("Node"), check.resource) > 0)
         if isinstance(check, JobSucceeded):
-            found = job_state(self._tools.cluster().get("Job", check.job, namespace=check.namespace))
-            return _seen(found.phase == "complete" and found.run_id == self._run_id)
+            job = job_state(self._tools.cluster().get("Job", check.job, namespace=check.namespace))
+            return _seen(job.phase == "complete" and job.run_id == self._run_id)
         if isinstance(check, ObjectsExist):
             assert isinstance(step.action, ApplyObjects)
-            return _seen(all(self._exists(manifest) for manifest in step.action.objects))
+            found = {self._object(manifest) for manifest in step.action.objects}
+            return next((each for each in ("going", "absent") if each in found), "done")
         return _seen(at_home(self._deployment, self._run_id))
 
     def _answer(self, check: Answer) -> Presence:
@@ -87,17 +89,20 @@ class Runner:
             return "under way"
         return "going" if set(check.going) & set(lines) else "absent"
 
-    def _exists(self, manifest: Manifest) -> bool:
+    def _object(self, manifest: Manifest) -> Literal["done", "absent", "going"]:
         kind, name, namespace = identity(manifest)
         try:
             found = self._tools.cluster().get(kind, name, namespace=namespace)
         except ForbiddenError:
             # A user with the least role may not look at namespaces; the Job's own creation will tell the truth.
-            return kind == "Namespace"
-        if found is None or kind != "Job":
-            return found is not None
-        job = job_state(found)
-        return job.run_id == self._run_id and job.phase != "failed"
+            return "done" if kind == "Namespace" else "absent"
+        if found is None:
+            return "absent"
+        if kind == "Namespace" and found["metadata"].get("deletionTimestamp"):
+            return "going"
+        job = job_state(found) if kind == "Job" else None
+        usable = job is None or (job.run_id == self._run_id and job.phase != "failed")
+        return "done" if usable else "absent"
 
     def _guarded(self, step: Step, where: str) -> None:
         try:
@@ -142,7 +147,10 @@ class Runner:
             self._say("    is being made already")
         elif presence == "going":
             self._say("    waits until the old one is gone")
-            self._await(step, ("absent",))
+            if isinstance(step.check, Answer):
+                self._await(step, ("absent",))
+            else:
+                self._await_gone(step)
             self._apply(step)
         else:
             self._apply(step)
@@ -186,10 +194,36 @@ class Runner:
     def _await_job(self, action: AwaitJob) -> None:
         try:
             await_job(self._tools, action, self._run_id, self._log_line)
+        except (CellError, ResultsError) as error:
+            self._keep_what_was_measured(error)
+            raise
         finally:
             ended = job_state(self._tools.cluster().get("Job", action.job, namespace=action.namespace))
             if ended.phase in ("complete", "failed"):
                 self._deployment.event("job-ended", phase=ended.phase, reason=ended.reason)
+
+    def _keep_what_was_measured(self, error: GputaxError) -> None:
+        """Bring home what a failed Job measured; the same command still measures again and replaces it."""
+        action = self._plan.steps[-1].action
+        assert isinstance(action, CollectResults)
+        try:
+            found = collect(self._tools, self._deployment, action, self._run_id, self._plan.lost_log, job_failed=True)
+        except GputaxError as lost:
+            self._log_line(f"no results to bring home: {lost.what}")
+            return
+        error.what += f"; what it measured is home: {found.record}"
+        error.next_step = f"gputax report {self._deployment.results} shows what is not valid, and why"
+
+    def _await_gone(self, step: Step) -> None:
+        """Wait until objects that are being deleted have gone: in such a namespace nothing can be made."""
+        deadline_s = self._tools.seconds() + OBJECTS_GONE_S
+        while self.presence(step) == "going":
+            if self._tools.seconds() > deadline_s:
+                raise GputaxError(
+                    f"the old one is still being deleted after {OBJECTS_GONE_S:.0f} s",
+                    next_step="kubectl get namespaces shows what is Terminating",
+                )
+            self._tools.sleep(1.0)
 
     def _await(self, step: Step, wanted: tuple[Presence, ...]) -> None:
         assert isinstance(step.check, Answer)

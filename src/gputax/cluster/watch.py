@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,9 +27,11 @@ STUCK = {
 # The scheduler tries again whenever a node changes; where a cluster grows by itself this is its normal first answer.
 UNSCHEDULABLE_GRACE_S = 20.0
 AUTOSCALED = ("TriggeredScaleUp", "cluster-autoscaler")
-# How long a container may be in creation before the events are asked for the reason.
-CREATING_GRACE_S = 8.0
+# How long a container may be in creation before the events are asked for the reason; an image may be large.
+CREATING_GRACE_S = 16.0
 SANDBOX = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume")
+# How long the news of a pod that was just made may take before it is asked for.
+UNSEEN_S = 0.5
 Say = Callable[[str], None]
 
 
@@ -74,15 +76,24 @@ def end_words(pod: Manifest) -> str:
     """Say why a pod's container ended."""
     status = pod.get("status") or {}
     parts = [str(status[key]) for key in ("reason", "message") if status.get(key)]
-    for container in status.get("containerStatuses") or ():
-        state = container.get("state") or {}
-        ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
-        if ended:
-            code = ended.get("exitCode")
-            parts.append(f"{ended.get('reason') or 'ended'}, exit code {code}")
-            if ended.get("message"):
-                parts.append(str(ended["message"]))
+    for ended in _ends(pod):
+        parts.append(f"{ended.get('reason') or 'ended'}, exit code {ended.get('exitCode')}")
+        if ended.get("message"):
+            parts.append(str(ended["message"]))
     return "; ".join(dict.fromkeys(parts)) or "it ended"
+
+
+def exit_code(pod: Manifest) -> int:
+    """Return with which code a pod's first container ended; 0 where none has."""
+    return next((int(ended.get("exitCode") or 0) for ended in _ends(pod)), 0)
+
+
+def _ends(pod: Manifest) -> Iterator[Mapping[str, Any]]:
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        state = container.get("state") or {}
+        ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
+        if ended:
+            yield ended
 
 
 def death_words(event: str, pod: Manifest) -> str:
@@ -148,7 +159,7 @@ class PodWatch:
                 say(f"pod {name}: the cluster adds a node")
             if state.reason == "ContainerCreating" and waited_s > CREATING_GRACE_S:
                 events = [each for each in self._events(name) if each.get("reason") in SANDBOX]
-                if len(events) and event_words(events) and waited_s > 2 * CREATING_GRACE_S:
+                if event_words(events):
                     raise self._never(name, PodState("stuck", event_words(events), str(events[-1].get("reason"))))
             if waited_s > timeout_s:
                 words = event_words(self._events(name)) or state.words
@@ -161,15 +172,19 @@ class PodWatch:
     def wait_gone(self, name: str, timeout_s: float) -> bool:
         """Wait until the API server has forgotten the pod."""
         deadline = time.monotonic() + timeout_s
-        with self._changed:
-            while True:
+        while True:
+            with self._changed:
                 seen = self._pods.get(name)
-                if seen is None or seen[0] == "DELETED":
+                if seen is not None and seen[0] == "DELETED":
                     return True
                 left_s = deadline - time.monotonic()
                 if left_s <= 0 or self._failure is not None:
                     return False
-                self._changed.wait(left_s)
+                self._changed.wait(min(left_s, left_s if seen else UNSEEN_S))
+                unseen = name not in self._pods
+            # Deleted before the watch told of it: it may never tell.
+            if unseen and self._forgotten(name):
+                return True
 
     def wait_for(self, name: str, told: Callable[[str, Manifest], str], seconds: float) -> str:
         """Wait until `told` has something to say of the pod, at most so long; return it."""
@@ -209,6 +224,12 @@ class PodWatch:
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()
+
+    def _forgotten(self, name: str) -> bool:
+        try:
+            return self._cluster.get("Pod", name) is None
+        except GputaxError:
+            return False
 
     def _events(self, name: str) -> list[Manifest]:
         fields = {"involvedObject.name": name, "involvedObject.kind": "Pod"}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.server
 import json
+import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 
 from gputax.cluster.client import Cluster, ForbiddenError
 from gputax.cluster.kubeconfig import load_config
-from gputax.cluster.objects import PodPlan, pod
+from gputax.cluster.objects import Manifest, PodPlan, pod
 from gputax.errors import GputaxError, PreflightError, UsageError
+from tests.standins.kube_api import KubeApi
 
 POD = pod(PodPlan("p", "r", "gputax:1"))
 WHO = 'User "dev" cannot create resource "pods" in API group "" in the namespace "gputax"'
@@ -162,3 +164,43 @@ def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_command_for_people_names_the_same_place(server: Server) -> None:
     assert Cluster(namespace="gputax").kubectl("get", "pods") == "kubectl --context here -n gputax get pods"
+
+
+class NoticingCluster(Cluster):
+    """Says when it has noticed that nobody answers."""
+
+    def __init__(self) -> None:
+        super().__init__(namespace="gputax")
+        self.noticed = threading.Event()
+
+    def _listed_again(self, kind: str, asked: dict[str, Any]) -> Sequence[Manifest]:
+        self.noticed.set()
+        return super()._listed_again(kind, asked)
+
+
+def test_a_watch_outlives_an_api_server_that_restarts_and_tells_what_went_meanwhile(api: KubeApi) -> None:
+    cluster, told = NoticingCluster(), queue.Queue[tuple[str, str]]()
+    one, two = (f"/api/v1/namespaces/gputax/pods/{name}" for name in ("one", "two"))
+    for path in (one, two):
+        api.put(path, pod(PodPlan(path.rsplit("/", 1)[-1], "r", "gputax:1")))
+
+    def follow() -> None:
+        for event, found in cluster.watch("Pod", labels={"gputax.dev/run": "r"}):
+            told.put((event, found["metadata"]["name"]))
+            if (event, found["metadata"]["name"]) == ("DELETED", "one"):
+                return
+
+    def meanwhile() -> None:
+        api.drop(two)
+        assert cluster.noticed.wait(10)
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    assert {told.get(timeout=10), told.get(timeout=10)} == {("ADDED", "one"), ("ADDED", "two")}
+    api.restart(meanwhile)
+    assert told.get(timeout=20) == ("DELETED", "two")
+    assert told.get(timeout=20) == ("ADDED", "one"), "a new watch begins with what there is"
+    api.drop(one)
+    assert told.get(timeout=20) == ("DELETED", "one")
+    follower.join(10)
+    cluster.close()

@@ -168,3 +168,27 @@ def test_a_watch_that_fails_is_told() -> None:
             yield ("", {})
 
     assert refused(Broken()).what == "the cluster cannot be reached"
+
+
+class Forgetful(FakeCluster):
+    """A cluster whose watch has not told of the pod yet; the API server knows it for some more questions."""
+
+    def __init__(self, knows_for: int) -> None:
+        super().__init__()
+        self.knows_for = knows_for
+
+    def get(self, kind: str, name: str) -> dict[str, Any] | None:
+        self.knows_for -= 1
+        return pod() if self.knows_for >= 0 else None
+
+
+def test_a_pod_of_which_the_watch_never_told_is_gone_when_the_api_server_says_so() -> None:
+    cluster = Forgetful(knows_for=2)
+    assert PodWatch(cluster, {}).wait_gone("p", 10)  # type: ignore[arg-type]
+    assert cluster.knows_for == -1
+    assert not PodWatch(Forgetful(knows_for=99), {}).wait_gone("p", 1.2)  # type: ignore[arg-type]
+
+
+def test_a_pod_is_gone_when_the_watch_says_so() -> None:
+    assert PodWatch(FakeCluster(("ADDED", pod()), ("DELETED", pod())), {}).wait_gone("p", 10)  # type: ignore[arg-type]
+    assert not PodWatch(FakeCluster(("ADDED", pod())), {}).wait_gone("p", 0.2)  # type: ignore[arg-type]
