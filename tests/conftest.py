@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.standins.command import TINY_SUITE, run_gputax
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 
 # A shell gives its background jobs an ignored Ctrl-C, and children inherit it: no interrupt of a test would arrive.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# Small enough for a test, large enough that every scenario of LoadGen really runs.
-TINY_SUITE = """
-scenarios = ["offline", "server", "single-stream"]
-sample_count = 16
-[offline]
-pilot_s = 0.2
-batch = [1, 4]
-duration_s = 0.3
-[server]
-pilot_s = 0.2
-batch = [4]
-min_samples = 100
-percentile = 0.90
-[single-stream]
-pilot_s = 0.2
-min_samples = 100
-[multi-stream]
-pilot_s = 0.2
-min_samples = 64
-percentile = 0.90
-[saturate]
-pilot_s = 0.2
-batch = [2]
-duration_s = 0.3
-"""
 
 
 @pytest.fixture
@@ -58,13 +32,6 @@ def gputax(tmp_path: Path) -> Gputax:
     def call(
         *words: str, timeout: float = 120, cwd: Path | None = None, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "gputax", *words],
-            cwd=cwd or tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env={**os.environ, **environment},
-        )
+        return run_gputax(*words, cwd=cwd or tmp_path, timeout=timeout, **environment)
 
     return call

@@ -17,6 +17,7 @@ import pytest
 from gputax.cli.share import share, share_plan
 from gputax.results.importers.pod_log import result_block
 from tests.standins.cloud import Cloud
+from tests.standins.command import TINY_SUITE, run_gputax
 from tests.unit.report.documents import record
 from tests.unit.report.shared_documents import gpu_record
 
@@ -75,9 +76,20 @@ def test_commands_for_a_cluster_are_understood_and_say_that_there_is_none(
         assert "there is no kubeconfig" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("command", documented("gputax"))
-def test_gputax_commands_are_understood(command: str, gputax: Gputax, tiny_suite: str, tmp_path: Path) -> None:
-    words = ["bare" if word in ("A", "B") else word for word in shlex.split(command)[1:]]
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that commands compare and report."""
+    place = tmp_path_factory.mktemp("baseline")
+    (place / "tiny.toml").write_text(TINY_SUITE)
+    words = ("--engine", "synthetic", "--suite", "tiny.toml", "--scenario", "saturate", "--out", "results")
+    made = run_gputax("run", *words, cwd=place)
+    assert made.returncode == 0, made.stderr
+    return place / "results"
+
+
+@pytest.mark.parametrize("command", sorted({re.sub(r"\b[AB]\b", "bare", each) for each in documented("gputax")}))
+def test_gputax_commands_are_understood(command: str, gputax: Gputax, baseline: Path, tmp_path: Path) -> None:
+    words = shlex.split(command)[1:]
     if len(words) == 1 and words[0] in ("duet", "compare", "report", "exec", "proxy"):
         assert gputax(*words, "--help").returncode == 0
         return
@@ -101,11 +113,8 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, tiny_suite
         return
     if words[0] in ("compare", "report"):
         write_sharing(tmp_path / "results/share")
-        made = gputax(
-            "run", "--engine", "synthetic", "--suite", tiny_suite, "--scenario", "saturate", "--out", "results/baseline"
-        )
-        assert made.returncode == 0, made.stderr
-        shutil.copytree(tmp_path / "results/baseline", tmp_path / "results/candidate")
+        for name in ("baseline", "candidate"):
+            shutil.copytree(baseline, tmp_path / "results" / name)
         done = gputax(*words)
         assert done.returncode in (0, 6, 7), done.stderr
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,18 +13,22 @@ import numpy as np
 import pytest
 
 from gputax.results.store import read_record, read_samples
+from tests.standins.command import TINY_SUITE, run_gputax
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 REPOSITORY = Path(__file__).resolve().parents[2]
 ENGINE = "synthetic:latency_us=1000,per_sample_us=100"
 
 
-@pytest.fixture
-def finished(gputax: Gputax, tiny_suite: str, tmp_path: Path) -> Path:
-    done = gputax("run", "--engine", ENGINE, "--suite", tiny_suite, "--out", "out")
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run for all tests that read it."""
+    place = tmp_path_factory.mktemp("run")
+    (place / "tiny.toml").write_text(TINY_SUITE)
+    done = run_gputax("run", "--engine", ENGINE, "--suite", "tiny.toml", "--out", "out", cwd=place)
     assert done.returncode == 0, done.stderr
     assert "Results: out" in done.stdout
-    return tmp_path / "out"
+    return place / "out"
 
 
 def test_the_directory_holds_all_that_a_report_needs(finished: Path) -> None:
@@ -73,8 +78,11 @@ def test_every_number_names_its_device_and_its_claim(finished: Path) -> None:
     assert record.evidence["active"] is True
 
 
-def test_a_complete_run_is_not_overwritten_by_accident(finished: Path, gputax: Gputax, tiny_suite: str) -> None:
-    before = (finished / "benchmark_results.json").read_bytes()
+def test_a_complete_run_is_not_overwritten_by_accident(
+    finished: Path, gputax: Gputax, tiny_suite: str, tmp_path: Path
+) -> None:
+    complete = shutil.copytree(finished, tmp_path / "out")
+    before = (complete / "benchmark_results.json").read_bytes()
     again = ("run", "--engine", ENGINE, "--suite", tiny_suite, "--out", "out")
     done = gputax(*again)
     assert done.returncode == 2
@@ -83,7 +91,7 @@ def test_a_complete_run_is_not_overwritten_by_accident(finished: Path, gputax: G
     other = gputax(*again, "--threads", "1")
     assert other.returncode == 2
     assert "another run" in other.stderr
-    assert (finished / "benchmark_results.json").read_bytes() == before
+    assert (complete / "benchmark_results.json").read_bytes() == before
     assert gputax(*again, "--overwrite").returncode == 0
 
 
