@@ -94,12 +94,15 @@ class TestEngine:
         _, engine, _ = loaded
         for count in (1, MAX_BATCH):
             engine.run(0, count)
-        started = time.perf_counter()
-        engine.run(0, MAX_BATCH)
-        whole = time.perf_counter() - started
-        started = time.perf_counter()
-        engine.run(0, MAX_BATCH)
-        assert time.perf_counter() - started > whole / 20, "the second run must not find the first still working"
+
+        def timed() -> float:
+            started = time.perf_counter()
+            engine.run(0, MAX_BATCH)
+            return time.perf_counter() - started
+
+        # Medians: one stall of the host must not decide.
+        first, second = np.median([(timed(), timed()) for _ in range(5)], axis=0)
+        assert second > first / 20, "the second run must not find the first still working"
 
     def test_names_a_place_for_responses(self, loaded: tuple[str, Engine, SampleArea]) -> None:
         _, engine, _ = loaded

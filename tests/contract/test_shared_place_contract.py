@@ -33,10 +33,6 @@ def children() -> set[int]:
     return {int(line.split()[0]) for line in listing.stdout.splitlines() if line.split()[1] != "ps"}
 
 
-def own_groups() -> list[Path]:
-    return [path for path in Path("/sys/fs/cgroup").glob(f"*/**/{PREFIX}{os.getpid()}-*") if path.is_dir()]
-
-
 @pytest.fixture(params=list(SETUPS))
 def technique(request: pytest.FixtureRequest) -> str:
     if request.param == "cpu-quota" and not control_groups.may_be_made():
@@ -94,7 +90,7 @@ def test_leaves_no_process_no_file_and_no_group(
     place.close()
     assert children() == before
     assert list(tmp_path.iterdir()) == []
-    assert own_groups() == []
+    assert control_groups.named(f"{PREFIX}{os.getpid()}-") == []
 
 
 def test_switching_back_and_forth_needs_no_closing(place: SharedPlace) -> None:

@@ -131,7 +131,7 @@ def test_every_loadgen_scenario_leaves_samples_and_loadgens_own_logs(worker: Coo
 def test_progress_events_come_while_a_load_runs(worker: Coordinator) -> None:
     worker.send(id=1, op="prepare", setup=SYNTHETIC.to_dict())
     worker.answer()
-    worker.send(id=2, op="measure", load=Load("saturate", min_duration_s=1.3).to_dict())
+    worker.send(id=2, op="measure", load=Load("saturate", min_duration_s=2.5).to_dict())
     events = []
     while "event" in (message := worker.receive()):
         events.append(message["event"]["done"])

@@ -17,7 +17,7 @@ import pytest
 
 from gputax.results.record import RunRecord
 from gputax.results.store import read_record
-from tests.standins.started import STARTED, start, wait_for
+from tests.standins.started import STARTED, start, wait_for, workers_of
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 SLOW = "synthetic:latency_us=2000"
@@ -35,24 +35,29 @@ def fill(path: Path) -> None:
     assert shutil.disk_usage(path.parent).free == 0
 
 
-def workers_of(pid: int) -> list[int]:
-    listing = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
-    return [int(word) for word in listing.split()]
-
-
 def alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):  # waited for by its parent, perhaps between opening and reading
         return False
-    return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+
+
+@pytest.fixture
+def long_suite(tiny_suite: str) -> str:
+    """The tiny suite with offline cells of two seconds: a fault meets the cell that it is meant for, however late."""
+    path = Path(tiny_suite)
+    text = path.read_text()
+    longer = text.replace("batch = [1, 4]\nduration_s = 0.3\n", "batch = [1, 4]\nduration_s = 2\n")
+    assert longer != text
+    path.write_text(longer)
+    return tiny_suite
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_keeps_what_is_done_and_the_same_command_resumes(
-    tmp_path: Path, tiny_suite: str, gputax: Gputax, signum: int
+    tmp_path: Path, long_suite: str, gputax: Gputax, signum: int
 ) -> None:
-    words = ("run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o")
+    words = ("run", "--engine", SLOW, "--suite", long_suite, "--out", "o")
     process = start(tmp_path, *words)
     wait_for(process, "[2/4]")
     (worker,) = workers_of(process.pid)
@@ -121,8 +126,8 @@ def test_a_coordinator_that_is_killed_takes_its_worker_along(tmp_path: Path, tin
     assert read_record(tmp_path / "o").benchmarks, "the finished cell survives even SIGKILL"
 
 
-def test_a_killed_worker_fails_its_cell_and_the_next_cell_gets_a_new_one(tmp_path: Path, tiny_suite: str) -> None:
-    process = start(tmp_path, "run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o")
+def test_a_killed_worker_fails_its_cell_and_the_next_cell_gets_a_new_one(tmp_path: Path, long_suite: str) -> None:
+    process = start(tmp_path, "run", "--engine", SLOW, "--suite", long_suite, "--out", "o")
     wait_for(process, "[2/4]")
     (worker,) = workers_of(process.pid)
     os.kill(worker, signal.SIGKILL)
@@ -243,7 +248,9 @@ def test_two_runs_into_one_directory(tmp_path: Path, tiny_suite: str, gputax: Gp
     words = ("run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o")
     first = start(tmp_path, *words)
     wait_for(first, "[1/4]")
+    first.send_signal(signal.SIGSTOP)  # so that it cannot be done before the second has started
     second = gputax(*words)
+    first.send_signal(signal.SIGCONT)
     assert second.returncode == 3
     assert f"another gputax (pid {first.pid})" in second.stderr
     first.communicate(timeout=60)
@@ -257,14 +264,14 @@ def test_an_unwritable_output_is_refused_in_the_first_second(gputax: Gputax) -> 
     assert "warm-up" not in done.stderr
 
 
-def test_a_disk_that_fills_up_in_the_middle_loses_nothing(tmp_path: Path, tiny_suite: str, gputax: Gputax) -> None:
+def test_a_disk_that_fills_up_in_the_middle_loses_nothing(tmp_path: Path, long_suite: str, gputax: Gputax) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", small], capture_output=True)
     if mount.returncode:
         pytest.skip(f"cannot mount a small disk here: {mount.stderr.decode().strip()}")
     try:
-        words = ("run", "--engine", SLOW, "--suite", tiny_suite, "--out", str(small / "o"))
+        words = ("run", "--engine", SLOW, "--suite", long_suite, "--out", str(small / "o"))
         process = start(tmp_path, *words)
         wait_for(process, "[2/4]")
         fill(small / "ballast")

@@ -19,6 +19,7 @@ from gputax.environments.native_parts import native_directory
 from gputax.plan.micro import OPERATIONS
 from gputax.results.comparison import Comparison
 from gputax.results.store import read_record, read_samples
+from tests.standins.started import workers_of
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 SMALL = "[micro]\nduration_s = 0.05\nmin_samples = 100\nmax_duration_s = 0.2\npilot_s = 0.05\n"
@@ -290,8 +291,7 @@ def test_a_coordinator_that_is_killed_takes_its_proxy_along(tmp_path: Path) -> N
     assert process.stderr
     while "warm-up" not in process.stderr.readline():
         assert process.poll() is None
-    listing = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True).stdout
-    children = [int(word) for word in listing.split()]
+    children = workers_of(process.pid)
     assert len(children) == 2
     process.kill()
     process.communicate()

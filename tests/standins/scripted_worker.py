@@ -2,7 +2,8 @@
 
 The victim takes 10 ms for a run, and 20 ms while the neighbour is at work. Habits: `indifferent` (the victim does not
 care), `takes-victim-along` (a crash kills the victim too), `never-again` (no worker starts after a crash), `one-memory`
-(all tenants keep their secrets in the same place).
+(all tenants keep their secrets in the same place). How long each run of the victim really took is kept in the state:
+on a busy machine a sleep of 10 ms takes longer, and what is measured must be that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import struct
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gputax.worker import isolation_host, preparation
 from gputax.worker.engines.engine import EngineRequest, NoResponse
@@ -23,8 +24,21 @@ from gputax.worker.main import main
 
 QUICK_S, SLOW_S = 0.010, 0.020
 AT_WORK_NS = 100_000_000
-ACTIVE, VICTIM, CRASHES = 0, 8, 16
-STATE_BYTES = 4096
+ACTIVE, VICTIM, CRASHES, RUNS = 0, 8, 16, 24
+FIRST_RUN = 4096
+STATE_BYTES = FIRST_RUN + (1 << 18)  # for more runs of 10 ms than a minute has
+
+
+class VictimRun(NamedTuple):
+    """One run as the victim itself knows it."""
+
+    start_ns: int
+    end_ns: int
+    slow: int
+    """1 where the neighbour was at work and was minded."""
+
+
+RUN = struct.Struct("<qqq")
 
 
 class State:
@@ -39,6 +53,13 @@ class State:
 
     def set(self, at: int, value: int) -> None:
         struct.pack_into("<q", self._memory, at, value)
+
+    def add_run(self, run: VictimRun) -> None:
+        RUN.pack_into(self._memory, FIRST_RUN + self.get(RUNS) * RUN.size, *run)
+        self.set(RUNS, self.get(RUNS) + 1)
+
+    def runs(self) -> list[VictimRun]:
+        return [VictimRun(*RUN.unpack_from(self._memory, FIRST_RUN + n * RUN.size)) for n in range(self.get(RUNS))]
 
 
 class ScriptedEngine:
@@ -76,6 +97,7 @@ class ScriptedEngine:
         else:
             at_work = now_ns - self._state.get(ACTIVE) < AT_WORK_NS and "indifferent" not in self._habits
             time.sleep(SLOW_S if at_work else QUICK_S)
+            self._state.add_run(VictimRun(now_ns, time.perf_counter_ns(), int(at_work)))
 
     def _crash(self) -> None:
         self._state.set(CRASHES, self._state.get(CRASHES) + 1)

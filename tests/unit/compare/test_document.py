@@ -384,7 +384,7 @@ def test_unbounded_intervals_are_null(cell: Make, source: Make, run: Make) -> No
 
 
 def test_a_million_samples_on_each_side_take_seconds(compared: Make) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     comparison = compared(10.3, count=1_000_000)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     assert by_metric(comparison)["latency_p99"].verdict == "pass"

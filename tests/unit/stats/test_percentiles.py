@@ -91,9 +91,9 @@ def test_nan_latency_is_an_error() -> None:
 def test_a_million_samples_take_well_below_a_second() -> None:
     latency = np.random.default_rng(4).lognormal(15, 0.3, 1_000_000)
     percentile_table(latency[:1000])
-    start = time.perf_counter()
+    start = time.process_time()
     percentile_table(latency)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 def test_importing_percentiles_leaves_scipy_alone() -> None:

@@ -91,6 +91,6 @@ def test_many_small_pairs_become_clusters_of_neighbours() -> None:
 
 def test_two_million_samples_take_a_second_at_most() -> None:
     a, b = blocks(40, 25_000, seed=1), blocks(40, 25_000, seed=2)
-    start = time.perf_counter()
+    start = time.process_time()
     tail_estimate(a, b)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1

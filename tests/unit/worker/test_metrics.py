@@ -166,10 +166,16 @@ def test_an_address_that_is_not_ours_is_told(server: MetricsServer) -> None:
 
 
 def test_a_closed_server_gives_its_port_back(metrics: TenantMetrics) -> None:
-    first = MetricsServer(metrics, "127.0.0.1", 0)
-    first.close()
-    again = MetricsServer(metrics, "127.0.0.1", first.port)
-    again.close()
+    def served_again() -> bool:
+        first = MetricsServer(metrics, "127.0.0.1", 0)
+        first.close()
+        try:
+            MetricsServer(metrics, "127.0.0.1", first.port).close()
+        except PreflightError:
+            return False
+        return True
+
+    assert any(served_again() for _ in range(3)), "somebody else may be given the port in between, but not every time"
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")

@@ -20,6 +20,7 @@ from gputax.plan.load import Load
 from gputax.worker.protocol import decode_array
 
 SETUP = Setup("resnet50", engine="synthetic:latency_us=2000", sample_count=4, max_batch=4).to_dict()
+PORT_TRIES = 3
 
 
 @contextmanager
@@ -49,10 +50,24 @@ def ask(process: subprocess.Popen[bytes], **request: Any) -> dict[str, Any]:
     return answer
 
 
-@pytest.fixture
-def port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
+
+
+@contextmanager
+def serving_worker(**names: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A worker that serves its metrics, and their port: another one where somebody took it between look and start."""
+    for _ in range(PORT_TRIES):
+        port = free_port()
+        variables = {"GPUTAX_METRICS_PORT": str(port), "GPUTAX_METRICS_ADDRESS": "127.0.0.1"}
+        with worker(**variables, **names) as process:
+            # What cannot be prepared leaves the worker as it was, but it tells of the port first.
+            refused = ask(process, op="prepare", setup={**SETUP, "device": "cuda"})["error"]["what"]
+            if f"taken: {port}" not in refused:
+                yield process, port
+                return
+    pytest.fail(f"{PORT_TRIES} free ports in a row were taken before the worker could have them")
 
 
 def scraped(port: int) -> dict[str, tuple[dict[str, str], float]]:
@@ -61,10 +76,9 @@ def scraped(port: int) -> dict[str, tuple[dict[str, str], float]]:
     return {each.name: (each.labels, each.value) for family in families for each in family.samples}
 
 
-def test_every_run_of_saturate_is_in_the_histogram(port: int) -> None:
-    variables = {"GPUTAX_METRICS_PORT": str(port), "GPUTAX_METRICS_ADDRESS": "127.0.0.1"}
+def test_every_run_of_saturate_is_in_the_histogram() -> None:
     names = {"GPUTAX_TECHNIQUE": "time-slicing", "GPUTAX_IMAGE": "i:1", "GPUTAX_POD": "p-0", "GPUTAX_NODE": "n"}
-    with worker(**variables, **names) as process:
+    with serving_worker(**names) as (process, port):
         assert ask(process, op="describe", about="clock")["result"], "it answers while it serves"
         assert scraped(port)["inferences_total"][1] == 0
         assert ask(process, op="prepare", setup=SETUP)["result"]["device"] == "cpu"
