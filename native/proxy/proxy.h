@@ -54,7 +54,7 @@ static inline bool proxy_stopping(const struct proxy *proxy)
 /* Gives the images of a context's modules back to the memory quota (serve_modules.c). */
 void serve_end_modules(struct tenant *tenant, uint64_t context);
 
-/* The status socket: its thread never makes a tenant wait longer than it takes to copy the counters. */
+/* The status socket: its threads never make a tenant wait longer than it takes to copy the counters. */
 bool status_begin(struct proxy *proxy, int listener);
 
 #endif

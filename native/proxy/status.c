@@ -1,5 +1,6 @@
 /* The status socket: one JSON document per connection, or Prometheus text for those who speak HTTP. */
 #include <poll.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,9 +11,10 @@
 #include "proxy/proxy.h"
 
 enum {
-    REQUEST_MS = 50, /* a reader that wants HTTP has said so by then; who says nothing wants JSON */
+    REQUEST_MS = 1000, /* a reader that wants HTTP has said so by then, also on a busy node; who says nothing wants JSON */
     READER_MS = 1000, /* a reader that takes nothing for so long is dropped */
     KEPT_OPEN_MS = 2,
+    READERS_MOST = 32, /* at once, each in a thread of its own; more of them wait to be accepted */
 };
 
 static void add_calls(struct json *json, const _Atomic uint64_t *calls)
@@ -164,21 +166,50 @@ static void write_metrics(struct json *json, struct proxy *proxy)
             json_add(json, "gputax_proxy_calls_total{call=\"%s\"} %llu\n", call_names[call], (unsigned long long)sums.calls[call]);
 }
 
+/* Whether the reader asks for HTTP. Whoever begins otherwise (with a newline, say) or ends its words is answered at once. */
+static bool wants_http(int reader)
+{
+    static const char get[] = "GET ";
+    const size_t decides = sizeof get - 1;
+    char request[4096];
+    size_t used = 0;
+    struct pollfd ready = {.fd = reader, .events = POLLIN};
+    uint64_t start = now_ns();
+    for (uint64_t waited_ms = 0; waited_ms < REQUEST_MS && used < sizeof request; waited_ms = (now_ns() - start) / 1000000) {
+        if (poll(&ready, 1, (int)(REQUEST_MS - waited_ms)) <= 0)
+            continue;
+        ssize_t part = recv(reader, request + used, sizeof request - used, MSG_DONTWAIT);
+        if (part <= 0)
+            break;
+        used += (size_t)part;
+        if (memcmp(request, get, used < decides ? used : decides) != 0)
+            return false;
+        if (memchr(request, '\n', used) != NULL)
+            break;
+    }
+    return used >= decides;
+}
+
+/* One reader at a time copies the counters, so that a tenant waits for one copy and not for as many as there are readers. */
+static void write_answer(struct json *text, struct proxy *proxy, bool http)
+{
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&turn);
+    if (http) {
+        json_add(text, "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n\r\n");
+        write_metrics(text, proxy);
+    } else {
+        write_json(text, proxy);
+    }
+    pthread_mutex_unlock(&turn);
+}
+
 static void serve_reader(struct proxy *proxy, int reader)
 {
     struct timeval patience = {.tv_sec = READER_MS / 1000};
     setsockopt(reader, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    char request[4096] = "";
-    struct pollfd ready = {.fd = reader, .events = POLLIN};
-    if (poll(&ready, 1, REQUEST_MS) > 0 && recv(reader, request, sizeof request - 1, MSG_DONTWAIT) < 0)
-        return;
     struct json text = {.grows = true};
-    if (strncmp(request, "GET ", 4) == 0) {
-        json_add(&text, "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n\r\n");
-        write_metrics(&text, proxy);
-    } else {
-        write_json(&text, proxy);
-    }
+    write_answer(&text, proxy, wants_http(reader));
     for (size_t sent = 0; !text.overflow && sent < text.used;) {
         ssize_t part = send(reader, text.data + sent, text.used - sent, MSG_NOSIGNAL);
         if (part <= 0)
@@ -186,41 +217,63 @@ static void serve_reader(struct proxy *proxy, int reader)
         sent += (size_t)part;
     }
     free(text.data);
+    close(reader);
 }
 
 struct status {
     struct proxy *proxy;
-    int listener;
+    int socket; /* the listener, or one reader */
 };
+
+static sem_t places; /* for readers */
+
+static void *reader_main(void *argument)
+{
+    struct status status = *(struct status *)argument;
+    free(argument);
+    serve_reader(status.proxy, status.socket);
+    sem_post(&places);
+    return NULL;
+}
+
+/* Runs `body` in a thread of its own, which nobody waits for. */
+static bool begin_thread(void *(*body)(void *), struct proxy *proxy, int socket)
+{
+    struct status *status = malloc(sizeof *status);
+    pthread_t thread;
+    if (status == NULL)
+        return false;
+    *status = (struct status){proxy, socket};
+    if (pthread_create(&thread, NULL, body, status) != 0) {
+        free(status);
+        return false;
+    }
+    pthread_detach(thread);
+    return true;
+}
 
 static void *status_main(void *argument)
 {
     struct status status = *(struct status *)argument;
     free(argument);
     for (;;) {
-        int reader = accept4(status.listener, NULL, NULL, SOCK_CLOEXEC);
+        int reader = accept4(status.socket, NULL, NULL, SOCK_CLOEXEC);
         if (reader < 0) {
             if (proxy_stopping(status.proxy))
                 return NULL;
             poll(NULL, 0, KEPT_OPEN_MS); /* out of descriptors, or a reader that is gone again */
             continue;
         }
-        serve_reader(status.proxy, reader);
-        close(reader);
+        while (sem_wait(&places) != 0) {
+        }
+        if (begin_thread(reader_main, status.proxy, reader))
+            continue;
+        serve_reader(status.proxy, reader); /* out of threads: one after another is better than not at all */
+        sem_post(&places);
     }
 }
 
 bool status_begin(struct proxy *proxy, int listener)
 {
-    struct status *status = malloc(sizeof *status);
-    pthread_t thread;
-    if (status == NULL)
-        return false;
-    *status = (struct status){proxy, listener};
-    if (pthread_create(&thread, NULL, status_main, status) != 0) {
-        free(status);
-        return false;
-    }
-    pthread_detach(thread);
-    return true;
+    return sem_init(&places, 0, READERS_MOST) == 0 && begin_thread(status_main, proxy, listener);
 }

@@ -1,7 +1,8 @@
-"""Shared parts of the native tests: one build per session, and Python programs that run on a libcuda of ours."""
+"""Shared parts of the native tests: builds that are kept, and Python programs that run on a libcuda of ours."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -13,34 +14,39 @@ import pytest
 NATIVE = Path(__file__).parents[2] / "native"
 PROGRAMS = Path(__file__).parent / "programs"
 
+BUILDS = {"": "build", "address,undefined": "build/sanitized", "thread": "build/thread"}  # by sanitizers
+
 Program = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def make(*arguments: str) -> None:
-    """Run `make -C native` with these arguments; its output is the failure's message."""
-    done = subprocess.run(["make", "-C", str(NATIVE), "-j2", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"make {' '.join(arguments)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+def make(*targets: str, sanitize: str = "") -> Path:
+    """Bring a build up to date by `make -C native`, one process at a time; its output is the failure's message."""
+    build = BUILDS[sanitize]
+    (NATIVE / build).mkdir(parents=True, exist_ok=True)
+    command = ["make", "-C", str(NATIVE), "-j2", f"BUILD={build}", f"SANITIZE={sanitize}"]
+    with (NATIVE / build / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run([*command, *targets], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(done.args)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return NATIVE / build
 
 
 @pytest.fixture(scope="session")
-def native_make() -> Callable[..., None]:
-    """`make` for tests that build something of their own."""
+def native_make() -> Callable[..., Path]:
+    """`make` for tests that need more, or less, than the whole of a build."""
     return make
 
 
 @pytest.fixture(scope="session")
 def native_build() -> Path:
     """The folder with all native parts, built by make."""
-    make()
-    return NATIVE / "build"
+    return make()
 
 
 @pytest.fixture(scope="session")
-def sanitized_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sanitized_build() -> Path:
     """The same with AddressSanitizer and UndefinedBehaviorSanitizer."""
-    build = tmp_path_factory.mktemp("sanitized")
-    make("SANITIZE=address,undefined", f"BUILD={build}")
-    return build
+    return make(sanitize="address,undefined")
 
 
 def run_program(libcuda: Path, program: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:

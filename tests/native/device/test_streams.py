@@ -94,10 +94,13 @@ for _ in range(12):
     begin = time.perf_counter()
     check(driver.cuMemcpy{direction}({arguments}, size))
     times.append((time.perf_counter() - begin) * 1e3)
-begin = time.perf_counter()
-check(driver.cuMemcpy{direction}Async({arguments}, size, 0))
-submitted = (time.perf_counter() - begin) * 1e3
-print(json.dumps([min(times), quantile(times, 0.1), submitted]))
+submitted = []
+for _ in range(5):
+    begin = time.perf_counter()
+    check(driver.cuMemcpy{direction}Async({arguments}, size, 0))
+    submitted.append((time.perf_counter() - begin) * 1e3)
+    check(driver.cuCtxSynchronize())
+print(json.dumps([min(times), quantile(times, 0.1), min(submitted)]))
 """,
         GPUTAX_SOFT_COPY_GBPS="0.1",
     )
@@ -158,20 +161,20 @@ one, two = check(driver.cuStreamCreate(0)), check(driver.cuStreamCreate(0))
 kernel = load("vector").kernel("vector_add")
 x, ones = Buffer(np.zeros(32, np.float32)), Buffer(np.ones(32, np.float32))
 event = check(driver.cuEventCreate(0))
+begin = time.perf_counter()
 for stream in (one, 0, two, 0, one):
     launch(kernel, (1,), (32,), x, ones, x, 32, stream=stream)
 check(driver.cuEventRecord(event, one))
 check(driver.cuStreamWaitEvent(two, event, 0))
 launch(kernel, (1,), (32,), x, ones, x, 32, stream=two)
-begin = time.perf_counter()
 check(driver.cuStreamSynchronize(two))
-waited = time.perf_counter() - begin
-print(json.dumps([x.read().tolist(), waited * 1e3]))
+took = time.perf_counter() - begin
+print(json.dumps([x.read().tolist(), took * 1e3]))
 """,
         GPUTAX_SOFT_KERNEL_US="10000",
     )
     assert found[0] == [6.0] * 32
-    assert found[1] > 20, "two waits for the work of the others"
+    assert found[1] >= 60, "the last of six kernels of 10 ms each waits for the work of the others"
 
 
 def test_contexts_of_one_process_share_the_timeline(on_software: Any) -> None:
@@ -182,17 +185,17 @@ def tenant():
     start(4)
     kernel = load("micro").kernel("nothing")
     barrier.wait()
+    begun.append(time.perf_counter())
     for _ in range(5):
         launch(kernel, (1,), (1,)); check(driver.cuCtxSynchronize())
 check(driver.cuInit(0))
-barrier = threading.Barrier(3)
+begun = []
+barrier = threading.Barrier(2)
 threads = [threading.Thread(target=tenant) for _ in range(2)]
 for thread in threads: thread.start()
-barrier.wait()
-begin = time.perf_counter()
 for thread in threads: thread.join()
-print(json.dumps((time.perf_counter() - begin) * 1e3))
+print(json.dumps((time.perf_counter() - min(begun)) * 1e3))
 """,
         GPUTAX_SOFT_KERNEL_US="10000",
     )
-    assert took >= 98, "ten kernels of 10 ms each, one after another"
+    assert took >= 100, "ten kernels of 10 ms each, one after another"

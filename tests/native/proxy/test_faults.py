@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 COPIER = """
-import sys
+import time
 import gpu
 from gpu import *
 from cuda.bindings import driver as cu
@@ -22,14 +22,16 @@ while True:
     found = cu.cuMemcpyHtoD(pointer, array.ctypes.data, array.nbytes) if rounds % 2 else cu.cuMemcpyDtoH(
         array.ctypes.data, pointer, array.nbytes)
     if int(found[0]):
+        moment = time.monotonic()
         break
     rounds += 1
 assert error(found) == "CUDA_ERROR_SYSTEM_NOT_READY", found
 for call in (cu.cuCtxSynchronize(), cu.cuMemAlloc(16), cu.cuMemFree(pointer), cu.cuInit(0), cu.cuDeviceGetCount()):
     assert error(call) == "CUDA_ERROR_SYSTEM_NOT_READY", call
-print("told", flush=True)
+print(moment, "told", sep="\\n", flush=True)
 """
 LAUNCHER = """
+import time
 import gpu
 from gpu import *
 from cuda.bindings import driver as cu
@@ -47,8 +49,9 @@ try:
         if round % 50 == 0:
             print(round, flush=True)
 except CudaError as told:
+    moment = time.monotonic()
     assert str(told) == "CUDA_ERROR_SYSTEM_NOT_READY", told
-    print("told", flush=True)
+    print(moment, "told", sep="\\n", flush=True)
 """
 
 
@@ -84,10 +87,11 @@ def test_a_killed_proxy_is_a_cuda_error_within_two_seconds(nursery: Any, program
     proxy.process.kill()
     begun = time.monotonic()
     for client in clients:
-        output, errors = client.communicate(timeout=10)
-        assert output.splitlines()[-1] == "told", errors
+        output, errors = client.communicate(timeout=30)
+        lines = output.splitlines()
+        assert lines[-1:] == ["told"], errors
         assert client.returncode == 0, errors
-    assert time.monotonic() - begun < 4  # three Pythons also have to end
+        assert float(lines[-2]) - begun < 2  # one clock for all processes
     again = nursery.proxy()  # the dead one's socket is in the way and is replaced
     nursery.run("import gpu; gpu.begin(); print(gpu.describe())", again.environment(transport))
 
