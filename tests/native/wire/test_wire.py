@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 NATIVE = Path(__file__).parents[3] / "native"
 Make = Callable[..., Path]
-Conformance = Callable[[str, str], str]
 SANITIZERS = ("", "address,undefined", "thread")
 TRANSPORTS = ("shm", "unix-socket")
 FUZZED = ("ring", "socket")
@@ -24,25 +22,6 @@ def run(program: Path, *arguments: str, timeout: float = 300) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="session")
-def conformance(native_make: Make) -> Iterator[Conformance]:
-    """What the suite says of a transport. Its cases mostly sleep, so runs go at once; with TSan they compute."""
-    runs: dict[tuple[str, str], Future[str]] = {}
-    with ThreadPoolExecutor() as pool:
-
-        def outcome(sanitizers: str, transport: str) -> str:
-            asked = (sanitizers, transport)
-            together = [(name, each) for name in SANITIZERS if name != "thread" for each in TRANSPORTS]
-            if asked not in runs:
-                for name, each in together if asked in together else [asked]:
-                    suite = native_make("wire-tests", sanitize=name) / "tests" / "wire_conformance"
-                    runs[name, each] = pool.submit(run, suite, each)
-                wait(runs.values())
-            return runs[asked].result()
-
-        yield outcome
-
-
 @pytest.fixture(scope="session", params=SANITIZERS, ids=lambda name: name or "plain")
 def wire_programs(request: pytest.FixtureRequest, native_make: Make) -> Path:
     """The transports' test programs, built with one set of sanitizers."""
@@ -50,9 +29,8 @@ def wire_programs(request: pytest.FixtureRequest, native_make: Make) -> Path:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("sanitizers", SANITIZERS, ids=lambda name: name or "plain")
-def test_a_transport_conforms(conformance: Conformance, sanitizers: str, transport: str) -> None:
-    lines = conformance(sanitizers, transport).splitlines()
+def test_a_transport_conforms(wire_programs: Path, transport: str) -> None:
+    lines = run(wire_programs / "wire_conformance", transport).splitlines()
     assert lines[-1].endswith("cases, 0 failed")
     assert len(lines) > 20, "cases are missing"
 
