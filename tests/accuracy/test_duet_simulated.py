@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Callable
@@ -215,6 +216,16 @@ def test_a_worker_that_dies_between_the_halves_costs_its_pair_and_is_reported() 
     question = Question("resnet50", "single-stream", 1, "a", "b", BUDGETS, "")
     (notice,) = [each for each in judge_duet(question, data).notices if each.code == "lost-pairs"]
     assert "1 pairs were dropped" in notice.text
+
+
+@pytest.mark.parametrize(("overhead", "alone"), [(0.0, "pass"), (0.1, "fail")])
+def test_in_doubt_whether_it_is_the_layer_there_is_no_verdict(overhead: float, alone: str) -> None:
+    data, _, _ = duet(3, overhead)
+    sure = Question("resnet50", "single-stream", 1, "a", "b", BUDGETS, "")
+    row, _ = judge_duet(dataclasses.replace(sure, doubt="others were at work"), data).metrics
+    assert row.verdict == "inconclusive"
+    assert row.reason.startswith(f"others were at work; without that it were a {alone}: ")
+    assert judge_duet(sure, data).metrics[0].verdict == alone
 
 
 def test_a_worker_that_keeps_dying_ends_the_duet() -> None:

@@ -31,7 +31,8 @@ def comparison_of(
     request: DuetRequest, a: WorkerSide, b: WorkerSide, parts: Parts, control: DuetData | None
 ) -> Comparison:
     """Judge every part and put all into one document."""
-    judged = {workload: judge_duet(_question(request, workload, a), data) for workload, data in parts.items()}
+    doubt = doubt_of(a, b)
+    judged = {workload: judge_duet(_question(request, workload, a, doubt), data) for workload, data in parts.items()}
     found: Resolution | None = resolution(control) if control else None
     warnings = [
         WarningRecord(code=each.code, text=_of_part(workload, each.text, parts), value=each.value)
@@ -72,9 +73,8 @@ def comparison_of(
 def busy_hosts(a: WorkerSide, b: WorkerSide) -> list[WarningRecord]:
     """Say so where others used the CPUs. Pairs cancel what hits both sides alike, and a scheduler's weight does not."""
     limit = Limits().others_percent_of_core
-    places = {side.spec.environment.partition("+")[0].partition(":")[0] for side in (a, b)}
     why = "they widen the interval"
-    if len(places) > 1:
+    if _scheduled_apart(a, b):
         why += (
             ", and where the sides differ in scheduling weight they shift it: beside two busy processes a pod was once "
             "29 % faster than bare. Measure on an idle machine"
@@ -91,6 +91,21 @@ def busy_hosts(a: WorkerSide, b: WorkerSide) -> list[WarningRecord]:
     ]
 
 
+def doubt_of(a: WorkerSide, b: WorkerSide) -> str:
+    """Return why no verdict may be reached, "" where one may: -29 % would be a pass that nobody could defend."""
+    busiest = max(side.others_percent_of_core for side in (a, b))
+    if busiest <= Limits().others_percent_of_core or not _scheduled_apart(a, b):
+        return ""
+    return (
+        f"other processes used {busiest:.0f} % of one core, and sides that are scheduled apart lose to them unequally: "
+        "measure on an idle machine"
+    )
+
+
+def _scheduled_apart(a: WorkerSide, b: WorkerSide) -> bool:
+    return len({side.spec.environment.partition("+")[0].partition(":")[0] for side in (a, b)}) > 1
+
+
 def write_duet(store: ResultDirectory, comparison: Comparison, parts: Parts, a: WorkerSide, b: WorkerSide) -> None:
     """Write the pairs, their samples and the document; of several workloads each has a directory of its own."""
     store.write_json("environment-a.json", a.described)
@@ -101,7 +116,7 @@ def write_duet(store: ResultDirectory, comparison: Comparison, parts: Parts, a: 
     store.write_text(COMPARISON_NAME, comparison.model_dump_json(indent=2) + "\n")
 
 
-def _question(request: DuetRequest, workload: str, a: WorkerSide) -> Question:
+def _question(request: DuetRequest, workload: str, a: WorkerSide, doubt: str) -> Question:
     text = claim(
         "saturate" if request.scenario in CLOSED_LOOPS else request.scenario,
         parse_engine(request.a.setup.engine).name,
@@ -122,6 +137,7 @@ def _question(request: DuetRequest, workload: str, a: WorkerSide) -> Question:
         request.named,
         bandwidth=(operation.bandwidth_metric or "") if operation else "",
         bytes_per_run=operation.bytes_per_run * request.batch if operation else 0,
+        doubt=doubt,
     )
 
 

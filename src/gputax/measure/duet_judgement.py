@@ -69,6 +69,8 @@ class Question:
     bandwidth: str = ""
     """The metric that takes the place of the mean where a run moves `bytes_per_run`: the same time, in GB/s."""
     bytes_per_run: int = 0
+    doubt: str = ""
+    """Why the difference may not be that of the layer; neither pass nor fail then."""
 
 
 def judge_duet(question: Question, data: DuetData) -> Judged:
@@ -181,6 +183,9 @@ def _refused_row(question: Question, metric: Metric, data: DuetData, why: str) -
 
 
 def _common(question: Question, metric: Metric, budget: Budget, judgement: Judgement) -> dict[str, Any]:
+    if question.doubt and judgement.verdict in ("pass", "fail"):
+        reason = f"{question.doubt}; without that it were a {judgement.verdict}: {judgement.reason}"
+        judgement = Judgement("inconclusive", reason)
     return {
         "workload": question.workload,
         "scenario": question.scenario,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputax.measure.duet_documents import busy_hosts
+from gputax.measure.duet_documents import busy_hosts, doubt_of
 
 
 def side(environment: str, percent: float) -> Any:
@@ -29,3 +29,9 @@ def test_a_busy_host_shifts_the_result_only_where_the_sides_are_scheduled_apart(
     assert told.text.startswith(f"{a}: other processes used 190 % of one core")
     assert ("Measure on an idle machine" in told.text) is shifts
     assert told.value == 190.0
+    assert bool(doubt_of(side(a, 190.0), side(b, 0.0))) is shifts
+
+
+def test_on_a_quiet_host_nothing_is_in_doubt() -> None:
+    assert doubt_of(side("bare", 9.0), side("k8s", 9.0)) == ""
+    assert "190 % of one core" in doubt_of(side("bare", 9.0), side("k8s", 190.0))
