@@ -25,8 +25,8 @@ gcloud container node-pools create gpu --cluster=gpu-benchmark-cluster --zone=us
 # Cluster credentials
 KUBECONFIG=results/baseline/deployment/kubeconfig gcloud container clusters get-credentials gpu-benchmark-cluster --zone=us-central1-a --project=my-project-1
 
-# Namespace gputax (pod security: restricted)
-KUBECONFIG=results/baseline/deployment/kubeconfig kubectl apply -f results/baseline/deployment/manifests/10-namespace.yaml
+# Namespace gputax
+KUBECONFIG=results/baseline/deployment/kubeconfig kubectl get namespace gputax || KUBECONFIG=results/baseline/deployment/kubeconfig kubectl apply -f results/baseline/deployment/manifests/10-namespace.yaml
 
 # Benchmark job deployment
 KUBECONFIG=results/baseline/deployment/kubeconfig kubectl apply -f results/baseline/deployment/manifests/20-job.yaml

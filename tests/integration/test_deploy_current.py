@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,66 @@ def test_a_namespace_of_others_and_their_pods_stay(cloud: Cloud) -> None:
     assert away.returncode == 0, away.stderr
     assert "it was there before" in away.stderr
     assert cloud.api.named("Namespace") == ["gputax"]
+
+
+def foreign_job(run_id: str) -> dict[str, Any]:
+    labels = {"gputax.dev/run": run_id, "app.kubernetes.io/name": "gputax"} if run_id else {}
+    metadata = {"name": "gpu-benchmark-baseline", "namespace": "gputax", "labels": labels, "uid": "theirs"}
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
+
+
+@pytest.mark.parametrize(("run_id", "whose"), [("0badcafe", "another deployment"), ("", "no gputax made")])
+def test_a_job_of_others_is_neither_replaced_nor_removed(cloud: Cloud, run_id: str, whose: str) -> None:
+    cloud.api.objects[JOB] = foreign_job(run_id)
+    code, output = deploy(cloud, "--device", "cpu")
+    assert code == 3, output
+    assert whose in output
+    assert "kubectl -n gputax delete job gpu-benchmark-baseline" in output
+    away = cloud.gputax("destroy", "--yes", KUBECONFIG=str(cloud.home / "kubeconfig"))
+    assert away.returncode == 0, away.stderr
+    assert cloud.api.objects[JOB]["metadata"]["uid"] == "theirs"
+    assert cloud.api.named("Namespace") == ["gputax"], "their Job is in it"
+
+
+def test_a_job_that_a_colleague_put_in_our_place_stays(cloud: Cloud) -> None:
+    assert deploy(cloud, "--device", "cpu")[0] == 0
+    cloud.api.drop(JOB)
+    cloud.api.objects[JOB] = foreign_job("0badcafe")
+    away = cloud.gputax("destroy", "--yes", KUBECONFIG=str(cloud.home / "kubeconfig"))
+    assert away.returncode == 0, away.stderr
+    assert "keeps Job gpu-benchmark-baseline: another deployment made it" in away.stderr
+    assert cloud.api.named("Job") == ["gpu-benchmark-baseline"]
+
+
+def test_a_namespace_that_we_made_stays_while_others_keep_something_in_it(cloud: Cloud) -> None:
+    assert deploy(cloud, "--device", "cpu")[0] == 0
+    for name in ("kube-root-ca.crt", "theirs"):
+        metadata = {"name": name, "namespace": "gputax"}
+        path = f"/api/v1/namespaces/gputax/configmaps/{name}"
+        cloud.api.objects[path] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {}}
+    away = cloud.gputax("destroy", "--yes", KUBECONFIG=str(cloud.home / "kubeconfig"))
+    assert away.returncode == 0, away.stderr
+    assert "keeps Namespace gputax: ConfigMap theirs in it, of others" in away.stderr
+    assert cloud.api.named("Job") == []
+    assert cloud.api.named("Namespace") == ["gputax"]
+
+
+def test_every_kubectl_of_a_plan_names_the_context_that_was_chosen(cloud: Cloud) -> None:
+    planned = cloud.gputax("deploy", "--device", "cpu", "--context", "other", "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    assert planned.stdout.startswith("Plan: the cluster of the context other")
+    script = (cloud.work / "results/baseline/deployment/commands.sh").read_text()
+    assert script.count("kubectl") == script.count("kubectl --context other") > 4
+    assert "# kubectl --context other delete namespace gputax" in script
+
+
+def test_manifests_of_another_plan_do_not_stay(cloud: Cloud) -> None:
+    folder = cloud.work / "results/baseline/deployment/manifests"
+    assert cloud.gputax("deploy", "--dry-run").returncode == 0
+    assert (folder / "05-nvidia-device-plugin.yaml").exists()
+    assert cloud.gputax("deploy", "--device", "cpu", "--dry-run").returncode == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["10-namespace.yaml", "20-job.yaml"]
 
 
 def test_a_user_who_may_not_look_at_namespaces_can_deploy_into_one(cloud: Cloud) -> None:

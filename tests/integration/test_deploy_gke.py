@@ -208,7 +208,7 @@ def test_the_script_makes_the_same_calls_as_the_command(cloud: Cloud, tmp_path: 
         assert [call for call in other.calls() if call in by_script] == by_script, "the same words in the same order"
     finally:
         other.close()
-    assert (cloud.home / "kubectl.txt").read_text().splitlines()[0].startswith("kubectl apply -f")
+    assert (cloud.home / "kubectl.txt").read_text().splitlines()[0] == "kubectl get namespace gputax"
 
 
 def test_consent_is_needed_where_nobody_can_be_asked(cloud: Cloud) -> None:
@@ -413,3 +413,9 @@ def test_on_a_terminal_it_asks_and_no_means_no(cloud: Cloud) -> None:
     assert "Carry out this plan?" in done.stderr
     assert "nothing was touched" in done.stderr
     assert cloud.changing_calls() == []
+
+
+def test_a_cpu_run_is_not_planned_on_gpu_nodes_that_cost(cloud: Cloud) -> None:
+    planned = cloud.gputax("deploy", "gke", "--project", "my-project-1", "--device", "cpu", "--dry-run")
+    assert planned.returncode == 2
+    assert "gputax deploy current --device cpu" in planned.stderr

@@ -21,6 +21,10 @@ KINDS = {
     "daemonsets": "DaemonSet",
     "events": "Event",
     "configmaps": "ConfigMap",
+    "deployments": "Deployment",
+    "statefulsets": "StatefulSet",
+    "services": "Service",
+    "persistentvolumeclaims": "PersistentVolumeClaim",
 }
 WAITING = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "nowhere/none:1"'}}
 UNSCHEDULABLE = {

@@ -158,6 +158,12 @@ def _gke_choices(chosen: dict[str, Any], common: dict[str, Any], dry_run: bool) 
     from gputax.cluster.gke_preflight import check_names, find_project
     from gputax.cluster.prices import check_place, default_machine, full_accelerator, load_prices
 
+    if chosen["device"] != "cuda":
+        raise UsageError(
+            "gke makes and pays GPU nodes; a CPU run needs none of them",
+            where=f"--device {chosen['device']}",
+            next_step=f"gputax deploy current --device {chosen['device']}, on a cluster that you have",
+        )
     prices = load_prices(Path(chosen["prices"]) if chosen["prices"] else None)
     accelerator = full_accelerator(prices, chosen["accelerator"])
     machine_name = chosen["machine"] or default_machine(prices, accelerator)

@@ -37,7 +37,8 @@ def begin_state(
                 where=str(out),
                 next_step="another --out, or --rerun to replace them",
             )
-        return _take(deployment, State(provider, new_run_id(), now_text(), choices, idle_limit_s))
+        fresh_state = State(provider, new_run_id(), now_text(), choices, idle_limit_s, earlier_runs=_runs(state))
+        return _take(deployment, fresh_state)
     if _place_differs(state, provider, choices):
         raise UsageError(
             f"another deployment lies here ({_differences(state, provider, choices)})",
@@ -49,11 +50,13 @@ def begin_state(
         kept = {name: record for name, record in state.steps.items() if name not in RUN_STEPS}
         job = state.record("job")
         fresh = {"job": StepRecord(ours=True)} if job.ours else {}
-        return _take(
-            deployment,
-            replace(state, run_id=new_run_id(), choices=choices, idle_limit_s=idle_limit_s, steps={**kept, **fresh}),
-        )
+        again = replace(state, run_id=new_run_id(), earlier_runs=_runs(state), steps={**kept, **fresh})
+        return _take(deployment, replace(again, choices=choices, idle_limit_s=idle_limit_s))
     return state
+
+
+def _runs(state: State) -> tuple[str, ...]:
+    return (*state.earlier_runs, state.run_id)
 
 
 def _take(deployment: Deployment, state: State) -> State:

@@ -56,7 +56,7 @@ def benchmark_steps(
     return (
         Step(
             "namespace",
-            f"Namespace {choices.namespace} (pod security: restricted)",
+            f"Namespace {choices.namespace}",
             ApplyObjects("10-namespace.yaml", (namespace(choices.namespace),)),
             ObjectsExist(),
             expected_s=2,

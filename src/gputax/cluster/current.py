@@ -47,14 +47,19 @@ def current_plan(choices: CurrentChoices, benchmark: BenchmarkChoices, run_id: s
         )
     return Plan(
         provider="current",
-        title=f"the cluster {choices.server} ({choices.context})"
-        if choices.server
-        else "the cluster of your kubeconfig",
+        title=_title(choices),
         steps=(*gpus, *last),
         rates=(rate,) if rates else (),
         price_note="as given with --price-per-hour" if rates else "your own cluster; --price-per-hour has it counted",
         notes=tuple(notes),
+        context=choices.context,
     )
+
+
+def _title(choices: CurrentChoices) -> str:
+    if choices.server:
+        return f"the cluster {choices.server} ({choices.context})"
+    return f"the cluster of the context {choices.context}" if choices.context else "the cluster of your kubeconfig"
 
 
 def _gpus(choices: CurrentChoices) -> Step:

@@ -43,11 +43,17 @@ class State:
     idle_limit_s: float
     steps: Mapping[str, StepRecord] = field(default_factory=dict)
     destroyed_at: str = ""
+    earlier_runs: tuple[str, ...] = ()
+    """Runs of this deployment before the one of now: what carries their ids is ours too."""
     schema_version: int = SCHEMA_VERSION
 
     def record(self, step: str) -> StepRecord:
         """Return where a step stands."""
         return self.steps.get(step, StepRecord())
+
+    def made(self, run_id: str) -> bool:
+        """Whether an object with this run's id is of this deployment."""
+        return run_id in (self.run_id, *self.earlier_runs)
 
     def with_record(self, step: str, record: StepRecord) -> State:
         """Return the state with one step changed."""
@@ -165,7 +171,8 @@ def _read_state(path: Path) -> State:
         if data.get("schema_version", 0) > SCHEMA_VERSION:
             raise ResultsError("this deployment was made by a newer gputax", where=str(path))
         steps = {name: StepRecord(**record) for name, record in data.pop("steps").items()}
-        return State(**data, steps=steps)
+        earlier = tuple(data.pop("earlier_runs", ()))
+        return State(**data, steps=steps, earlier_runs=earlier)
     except FileNotFoundError as error:
         raise UsageError("no deployment here", where=str(path.parent), next_step="gputax deploy") from error
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -99,7 +99,10 @@ def _failed(action: AwaitJob, job: JobState, pods: list[Manifest]) -> GputaxErro
     return kinds.get(exit_code(pods[-1]) if pods else 0, GputaxError)(
         f"the Job failed: {'; '.join(filter(None, (job.reason, words)))}",
         where=_where(action),
-        next_step=f"kubectl -n {action.namespace} logs job/{action.job}",
+        # Kubernetes ends the pod at the deadline and takes its log along.
+        next_step="a longer --deadline"
+        if "DeadlineExceeded" in job.reason
+        else f"kubectl -n {action.namespace} logs job/{action.job}",
     )
 
 

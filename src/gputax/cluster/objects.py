@@ -11,6 +11,7 @@ from gputax.plan.environment_options import NAMESPACE
 Manifest: TypeAlias = dict[str, Any]
 
 APP = "gputax"
+NAME_LABEL = "app.kubernetes.io/name"
 RUN_LABEL = "gputax.dev/run"
 ROLE_LABEL = "app.kubernetes.io/component"
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -93,7 +94,7 @@ class PodPlan:
 def labels(run_id: str, role: str = "worker") -> dict[str, str]:
     """Return what every object of a run carries."""
     return {
-        "app.kubernetes.io/name": APP,
+        NAME_LABEL: APP,
         "app.kubernetes.io/managed-by": APP,
         ROLE_LABEL: role,
         RUN_LABEL: run_id,
@@ -251,7 +252,7 @@ def namespace(name: str = NAMESPACE, *, hostpath: bool = False) -> Manifest:
         "metadata": {
             "name": name,
             "labels": {
-                "app.kubernetes.io/name": APP,
+                NAME_LABEL: APP,
                 "app.kubernetes.io/managed-by": APP,
                 "pod-security.kubernetes.io/enforce": level,
                 "pod-security.kubernetes.io/warn": level,
@@ -265,7 +266,7 @@ def runtime_class() -> Manifest:
     return {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
-        "metadata": {"name": XEN_RUNTIME_CLASS, "labels": {"app.kubernetes.io/name": APP}},
+        "metadata": {"name": XEN_RUNTIME_CLASS, "labels": {NAME_LABEL: APP}},
         "handler": XEN_HANDLER,
         "overhead": {"podFixed": {"memory": "256Mi", "cpu": "100m"}},
         "scheduling": {"nodeSelector": {XEN_NODE_LABEL: "true"}},

@@ -45,24 +45,27 @@ def _price_lines(plan: Plan) -> list[str]:
 
 def shell_commands(plan: Plan, step: Step, folder: Path) -> Iterator[str]:
     """Give the commands of a step as a user would type them; kubectl stands for what we do through the API."""
-    prefix = f"KUBECONFIG={shlex.quote(plan.kubeconfig)} " if plan.kubeconfig else ""
+    prefix, kubectl = _kubectl(plan)
     action = step.action
     if isinstance(action, RunCommands):
         for command in action.commands:
             yield (prefix if command.kubeconfig else "") + command.text()
     elif isinstance(action, ApplyObjects):
-        yield prefix + shlex.join(("kubectl", "apply", "-f", str(folder / "manifests" / action.file)))
+        apply = prefix + shlex.join((*kubectl, "apply", "-f", str(folder / "manifests" / action.file)))
+        spaces = [each["metadata"]["name"] for each in action.objects if each["kind"] == "Namespace"]
+        # A namespace that is there keeps its pod security.
+        yield " || ".join([*(prefix + shlex.join((*kubectl, "get", "namespace", name)) for name in spaces), apply])
     elif isinstance(action, AwaitGpus):
         names = r"custom-columns=NAME:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu"
-        yield prefix + shlex.join(("kubectl", "get", "nodes", "-o", names))
+        yield prefix + shlex.join((*kubectl, "get", "nodes", "-o", names))
         if action.install:
-            apply = shlex.join(("kubectl", "apply", "-f", str(folder / "manifests" / action.plugin.file)))
+            apply = shlex.join((*kubectl, "apply", "-f", str(folder / "manifests" / action.plugin.file)))
             yield f"{prefix}{apply}  # only where a GPU node shows <none>"
     elif isinstance(action, AwaitJob):
-        words = ("kubectl", "-n", action.namespace, "wait", "--for=condition=complete", f"job/{action.job}")
+        words = (*kubectl, "-n", action.namespace, "wait", "--for=condition=complete", f"job/{action.job}")
         yield prefix + shlex.join((*words, f"--timeout={action.limit_s:.0f}s"))
     elif isinstance(action, CollectResults):
-        log = shlex.join(("kubectl", "-n", action.namespace, "logs", f"job/{action.job}"))
+        log = shlex.join((*kubectl, "-n", action.namespace, "logs", f"job/{action.job}"))
         yield f"{prefix}{log} > {shlex.quote(str(folder.parent / 'pod.log'))}"
 
 
@@ -84,9 +87,23 @@ def script_text(plan: Plan, folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _kubectl(plan: Plan) -> tuple[str, tuple[str, ...]]:
+    """Return what stands before kubectl, and kubectl with its context."""
+    prefix = f"KUBECONFIG={shlex.quote(plan.kubeconfig)} " if plan.kubeconfig else ""
+    return prefix, ("kubectl", *(("--context", plan.context) if plan.context else ()))
+
+
 def _kubectl_undo(plan: Plan) -> list[str]:
+    _, kubectl = _kubectl(plan)
     jobs = [step.action for step in plan.steps if isinstance(step.action, AwaitJob)]
-    return [f"kubectl -n {job.namespace} delete job/{job.job}" for job in jobs]
+    return [
+        line
+        for job in jobs
+        for line in (
+            shlex.join((*kubectl, "-n", job.namespace, "delete", f"job/{job.job}")),
+            shlex.join((*kubectl, "delete", "namespace", job.namespace)) + "  # if it was made for this alone",
+        )
+    ]
 
 
 def write_plan(plan: Plan, folder: Path) -> list[Path]:
@@ -100,6 +117,8 @@ def write_plan(plan: Plan, folder: Path) -> list[Path]:
             path = folder / "manifests" / action.file
             write_text(path, yaml.safe_dump_all(action.objects, sort_keys=False))
             written.append(path)
+    for old in set((folder / "manifests").glob("*.yaml")) - set(written):
+        old.unlink()  # of another plan: what lies here is what is applied
     script = folder / "commands.sh"
     write_text(script, script_text(plan, folder))
     script.chmod(0o755)

@@ -31,7 +31,7 @@ from gputax.cluster.steps import (
     Step,
 )
 from gputax.cluster.troubles import ABSENT, last_words, trouble_in
-from gputax.errors import CellError, GputaxError, Interrupted, ResultsError
+from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, ResultsError
 
 Presence = Literal["done", "absent", "under way", "going"]
 POLL_S = 10.0
@@ -180,8 +180,10 @@ class Runner:
     def _apply_object(self, manifest: Manifest) -> None:
         kind, name, namespace = identity(manifest)
         cluster = self._tools.cluster()
-        if kind == "Job" and cluster.get(kind, name, namespace=namespace) is not None:
-            # A Job's template cannot be changed: one that failed or is of another run makes room.
+        old = cluster.get(kind, name, namespace=namespace) if kind == "Job" else None
+        if old is not None:
+            self._refuse_foreign(old, name, namespace)
+            # A Job's template cannot be changed: one of ours that failed or is of an earlier run makes room.
             self._log_line(f"replaces the old Job {name}")
             cluster.delete(kind, name, namespace=namespace)
             for _ in range(60):
@@ -190,6 +192,17 @@ class Runner:
                 self._tools.sleep(1.0)
         self._log_line(f"applies {kind} {name}")
         cluster.apply(manifest)
+
+    def _refuse_foreign(self, job: Manifest, name: str, namespace: str) -> None:
+        run_id = job_state(job).run_id
+        if not self._deployment.state.made(run_id):
+            raise PreflightError(
+                f"another deployment has a Job of this name (run {run_id})"
+                if run_id
+                else "a Job of this name is there that no gputax made",
+                where=f"Job {name}, namespace {namespace}",
+                next_step=f"another --out or --namespace; if nobody needs it: kubectl -n {namespace} delete job {name}",
+            )
 
     def _await_job(self, action: AwaitJob) -> None:
         try:

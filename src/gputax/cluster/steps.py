@@ -161,6 +161,8 @@ class Plan:
     scale_to_zero: tuple[Command, ...] = ()
     lost_log: tuple[Command, ...] = ()
     kubeconfig: str = ""
+    context: str = ""
+    """The kubeconfig's context, where one was named: every kubectl of the plan says it."""
 
     def step(self, name: str) -> Step:
         """Return the step of that name."""

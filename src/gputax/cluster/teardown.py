@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gputax.cluster.access import Tools
+from gputax.cluster.client import ForbiddenError
 from gputax.cluster.collection import at_home, collect
 from gputax.cluster.deployment import Deployment, now_text
 from gputax.cluster.job_watch import job_state
-from gputax.cluster.objects import RUN_LABEL
+from gputax.cluster.objects import APP, NAME_LABEL, RUN_LABEL
 from gputax.cluster.runner import OBJECTS_GONE_S, Runner, identity
 from gputax.cluster.steps import (
     Answer,
@@ -29,6 +32,17 @@ from gputax.cluster.troubles import ABSENT, last_words
 from gputax.errors import GputaxError, Interrupted
 
 POLL_S = 10.0
+IN_A_NAMESPACE = (
+    "Pod",
+    "Job",
+    "Deployment",
+    "StatefulSet",
+    "DaemonSet",
+    "ConfigMap",
+    "Service",
+    "PersistentVolumeClaim",
+)
+OF_EVERY_NAMESPACE = ("kube-root-ca.crt",)
 Say = Callable[[str], None]
 
 
@@ -193,14 +207,33 @@ class Teardown:
         if found is None:
             return True
         labels = found["metadata"].get("labels") or {}
+        if kind == "Job" and not self._is_ours(kind, labels):
+            self._tell(f"keeps Job {name}: another deployment made it")
+            return False
         if kind == "Namespace":
-            run_id = self._deployment.state.run_id
-            pods = self._tools.cluster().list("Pod", namespace=name)
-            others = [each for each in pods if (each["metadata"].get("labels") or {}).get(RUN_LABEL) != run_id]
+            others = self._foreign_objects(name)
             if others:
-                self._tell(f"keeps Namespace {name}: {len(others)} pods of others are in it")
+                more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+                self._tell(f"keeps Namespace {name}: {', '.join(others[:3])}{more} in it, of others")
                 return False
         return kind != "DaemonSet" or labels.get("app.kubernetes.io/managed-by") == "gputax"
+
+    def _foreign_objects(self, namespace: str) -> list[str]:
+        """Return what others keep in a namespace, by kind and name; secrets are nobody's to list."""
+        found = []
+        for kind in IN_A_NAMESPACE:
+            with contextlib.suppress(ForbiddenError):
+                for each in self._tools.cluster().list(kind, namespace=namespace):
+                    name, labels = str(each["metadata"]["name"]), each["metadata"].get("labels") or {}
+                    if name not in OF_EVERY_NAMESPACE and not self._is_ours(kind, labels):
+                        found.append(f"{kind} {name}")
+        return found
+
+    def _is_ours(self, kind: str, labels: Mapping[str, Any]) -> bool:
+        """A pod or a Job of gputax may be a colleague's, at work: those are ours by their run alone."""
+        if kind in ("Pod", "Job"):
+            return self._deployment.state.made(str(labels.get(RUN_LABEL)))
+        return labels.get(NAME_LABEL) == APP
 
     def _undone(self, step: Step) -> None:
         for each in self._plan.steps:

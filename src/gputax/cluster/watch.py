@@ -166,7 +166,7 @@ class PodWatch:
                 raise self._failed(
                     name,
                     f"the pod was not ready after {timeout_s:g} s: {words}",
-                    self._cluster.kubectl("describe", "pod", name),
+                    "a longer --ready-timeout, if it only needs time; gputax doctor --env k8s",
                 )
 
     def wait_gone(self, name: str, timeout_s: float) -> bool:
