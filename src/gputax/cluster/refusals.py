@@ -77,7 +77,8 @@ def api_error(doing: str, server: str, error: Any, kubectl: Any) -> GputaxError:
         return PreflightError(
             f"cannot {doing}: {message}",
             where=server,
-            next_step="kubectl apply -k kubernetes/access, or name another with --namespace",
+            next_step="kubectl create namespace NAME (in a checkout, with the least role: "
+            "kubectl apply -k kubernetes/access), or name another with --namespace",
         )
     kinds: dict[int | None, type[PreflightError]] = {404: NotFoundError, 409: ConflictError}
     return kinds.get(code, PreflightError)(

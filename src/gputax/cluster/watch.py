@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gputax.cluster.client import Cluster
-from gputax.cluster.objects import Manifest
+from gputax.cluster.objects import APP, NAME_LABEL, Manifest
 from gputax.errors import GputaxError, PreflightError
 
 Phase = Literal["waiting", "ready", "stuck", "ended"]
@@ -260,7 +260,10 @@ def unschedulable_step(words: str) -> str:
     if "Insufficient nvidia.com" in words:
         return "ask for fewer with --gpus, or see what the nodes have: gputax doctor --env k8s"
     if "Insufficient cpu" in words or "Insufficient memory" in words:
-        return "ask for less with --cpus or --memory (and --threads on the other side of a comparison)"
+        return (
+            "ask for less with --cpus or --memory (and --threads on the other side of a comparison); "
+            f"what pods of gputax hold: kubectl get pods -A -l {NAME_LABEL}={APP}"
+        )
     if "untolerated taint" in words:
         return "kubectl taint nodes NAME KEY- removes a taint; gputax doctor --env k8s lists them"
     if "node affinity" in words or "node selector" in words:

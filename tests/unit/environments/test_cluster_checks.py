@@ -44,7 +44,7 @@ BROKEN = {
     "node": "n1",
 }
 CASES: dict[str, tuple[dict[str, Any], Wanted, str, str]] = {
-    "no namespace": (facts(namespace_labels=None), WANTED, "There is no namespace", "apply -k kubernetes/access"),
+    "no namespace": (facts(namespace_labels=None), WANTED, "There is no namespace", "kubectl create namespace gputax"),
     "pod security": (
         facts(namespace_labels={"pod-security.kubernetes.io/enforce": "restricted"}),
         Wanted("k8s+proxy"),

@@ -25,7 +25,7 @@ SHARING_LABELS = (
     "cloud.google.com/gke-gpu-partition-size",
 )
 ACCESS = "kubectl apply -k kubernetes/access"
-PLUGIN_FIX = "gputax deploy --provider current"
+PLUGIN_FIX = "gputax deploy current"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def check_namespace(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
         if problem:
             return []  # whether it exists may not be asked; the permissions below decide
         why = "Every object of a run lies in one namespace, which gputax does not make by itself."
-        fix = ACCESS if wanted.namespace == "gputax" else f"kubectl create namespace {shlex.quote(wanted.namespace)}"
+        fix = f"kubectl create namespace {shlex.quote(wanted.namespace)}"
         return [Finding("fail", f"There is no namespace {wanted.namespace}", "", why, fix)]
     level = labels.get("pod-security.kubernetes.io/enforce", "")
     if "proxy" in wanted.environment and level in ("restricted", "baseline"):
