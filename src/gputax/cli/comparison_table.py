@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gputax.plan.metrics import METRICS
-from gputax.report.wording import cell_title, said
+from gputax.report.wording import OVERHEAD_NOTE, PAIRED_NOTE, cell_title, said
 from gputax.results.comparison import ComparedMetric, Comparison
 from gputax.results.importers.source import printable
 from gputax.results.record import WarningRecord
@@ -54,7 +54,9 @@ def _table(comparison: Comparison, base: str, other: str) -> Table:
 
 def notes(comparison: Comparison) -> list[str]:
     """Return what must be read with the table, each thing said once."""
-    lines = ["Overhead: positive is worse, whichever way the metric counts."]
+    lines = [OVERHEAD_NOTE]
+    if any(row.paired and row.overhead_percent is not None for row in comparison.metrics):
+        lines.append(PAIRED_NOTE)
     by_reason: dict[tuple[str, str, str, str], list[str]] = {}
     for row in comparison.metrics:
         if row.verdict != "pass":

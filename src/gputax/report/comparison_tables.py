@@ -44,7 +44,6 @@ LAYER_COLUMNS = (
     Column("device", "device", hidden=True),
 )
 UNPAIRED_NOTE = "Unpaired (weaker): what changed on the machine between the two runs is not in the interval."
-OVERHEAD_NOTE = "Overhead: positive is worse, whichever way the metric counts."
 
 
 def metrics_table(pair: Pair) -> Table:
@@ -126,7 +125,9 @@ def reason(metric: ComparedMetric) -> str:
 
 
 def _notes(rows: Sequence[Compared]) -> tuple[str, ...]:
-    notes = [OVERHEAD_NOTE]
+    notes = [wording.OVERHEAD_NOTE]
+    if any(row.metric.paired and row.metric.overhead_percent is not None for row in rows):
+        notes.append(wording.PAIRED_NOTE)
     if any(not row.metric.paired for row in rows):
         notes.append(UNPAIRED_NOTE)
     if any(row.metric.base_value is None or row.metric.other_value is None for row in rows):

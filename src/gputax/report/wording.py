@@ -23,6 +23,9 @@ UNPRINTABLE = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
 BIDIRECTIONAL = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
 
 NOT_JUDGED = "not judged"
+OVERHEAD_NOTE = "Overhead: positive is worse, whichever way the metric counts."
+# On a busy machine single slots are so slow that the two columns may even lie the other way round.
+PAIRED_NOTE = "In pairs, the overhead of a mean or a median comes from each pair's own ratio, not from the two columns."
 MARKS: dict[Verdict, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not comparable": "≠"}
 
 
