@@ -16,7 +16,10 @@ PROVIDERS = {
     "cuda": "CUDAExecutionProvider",
     "tensorrt": "TensorrtExecutionProvider",
 }
-INSTALL_CUDA = "pip install 'gputax[cuda]' on a machine with an NVIDIA driver, or use --device cpu"
+INSTALL_CUDA = (
+    "pip install 'gputax[cuda]' on a machine with an NVIDIA driver (an image: docker build --target cuda), "
+    "or use --device cpu"
+)
 
 
 class OnnxEngine:
