@@ -60,6 +60,7 @@ def test_an_interrupt_keeps_what_is_done_and_the_same_command_resumes(
     words = ("run", "--engine", SLOW, "--suite", long_suite, "--out", "o")
     process = start(tmp_path, *words)
     wait_for(process, "[2/4]")
+    wait_for(process, "measuring")  # until it loads, the worker of the first cell may still be there, or none
     (worker,) = workers_of(process.pid)
     process.send_signal(signum)
     _, errors = process.communicate(timeout=30)
@@ -116,6 +117,7 @@ def test_without_out_the_unfinished_directory_is_found_again(tmp_path: Path, tin
 def test_a_coordinator_that_is_killed_takes_its_worker_along(tmp_path: Path, tiny_suite: str) -> None:
     process = start(tmp_path, "run", "--engine", SLOW, "--suite", tiny_suite, "--out", "o")
     wait_for(process, "[2/4]")
+    wait_for(process, "measuring")  # until it loads, the worker of the first cell may still be there, or none
     (worker,) = workers_of(process.pid)
     process.kill()
     process.communicate()
@@ -129,6 +131,7 @@ def test_a_coordinator_that_is_killed_takes_its_worker_along(tmp_path: Path, tin
 def test_a_killed_worker_fails_its_cell_and_the_next_cell_gets_a_new_one(tmp_path: Path, long_suite: str) -> None:
     process = start(tmp_path, "run", "--engine", SLOW, "--suite", long_suite, "--out", "o")
     wait_for(process, "[2/4]")
+    wait_for(process, "measuring")  # until it loads, the worker of the first cell may still be there, or none
     (worker,) = workers_of(process.pid)
     os.kill(worker, signal.SIGKILL)
     out, errors = process.communicate(timeout=60)
