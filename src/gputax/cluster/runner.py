@@ -35,7 +35,7 @@ from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, R
 
 Presence = Literal["done", "absent", "under way", "going"]
 POLL_S = 10.0
-OBJECTS_GONE_S = 180.0
+NAMESPACE_GONE_S = 180.0
 Say = Callable[[str], None]
 
 
@@ -147,10 +147,7 @@ class Runner:
             self._say("    is being made already")
         elif presence == "going":
             self._say("    waits until the old one is gone")
-            if isinstance(step.check, Answer):
-                self._await(step, ("absent",))
-            else:
-                self._await_gone(step)
+            self._await_gone(step)
             self._apply(step)
         else:
             self._apply(step)
@@ -228,15 +225,12 @@ class Runner:
         error.next_step = f"gputax report {self._deployment.results} shows what is not valid, and why"
 
     def _await_gone(self, step: Step) -> None:
-        """Wait until objects that are being deleted have gone: in such a namespace nothing can be made."""
-        deadline_s = self._tools.seconds() + OBJECTS_GONE_S
-        while self.presence(step) == "going":
-            if self._tools.seconds() > deadline_s:
-                raise GputaxError(
-                    f"the old one is still being deleted after {OBJECTS_GONE_S:.0f} s",
-                    next_step="kubectl get namespaces shows what is Terminating",
-                )
-            self._tools.sleep(1.0)
+        if not isinstance(step.action, ApplyObjects):
+            self._await(step, ("absent",))
+            return
+        for manifest in step.action.objects:
+            if manifest["kind"] == "Namespace":
+                await_namespace_gone(self._tools, identity(manifest)[1])
 
     def _await(self, step: Step, wanted: tuple[Presence, ...]) -> None:
         assert isinstance(step.check, Answer)
@@ -284,6 +278,18 @@ class Runner:
         for key, value in {"project": fill.get("project", ""), "zone": zone, "region": zone.rsplit("-", 1)[0]}.items():
             next_step = next_step.replace("{" + key + "}", str(value))
         return GputaxError(f"{trouble.what}: {words}", where=str(self._deployment.log_path), next_step=next_step)
+
+
+def await_namespace_gone(tools: Tools, name: str) -> None:
+    """Wait for a namespace on its way out: until it is gone, its pods may run and nothing new can be made there."""
+    deadline_s = tools.seconds() + NAMESPACE_GONE_S
+    while tools.cluster().get("Namespace", name) is not None:
+        if tools.seconds() > deadline_s:
+            raise GputaxError(
+                f"Namespace {name} is still being deleted after {NAMESPACE_GONE_S:.0f} s",
+                next_step=f"kubectl get namespace {name} -o yaml says what it waits for",
+            )
+        tools.sleep(1.0)
 
 
 def identity(manifest: Manifest) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from gputax.cluster.collection import at_home, collect
 from gputax.cluster.deployment import Deployment, now_text
 from gputax.cluster.job_watch import job_state
 from gputax.cluster.objects import APP, NAME_LABEL, RUN_LABEL
-from gputax.cluster.runner import OBJECTS_GONE_S, Runner, identity
+from gputax.cluster.runner import Runner, await_namespace_gone, identity
 from gputax.cluster.steps import (
     Answer,
     ApplyObjects,
@@ -187,19 +187,8 @@ class Teardown:
                 continue
             was_there = cluster.delete(kind, name, namespace=namespace)
             if was_there and kind == "Namespace":
-                self._await_gone(name)
+                await_namespace_gone(self._tools, name)
             self._tell(f"{kind} {name}: {'removed' if was_there else 'gone already'}")
-
-    def _await_gone(self, namespace: str) -> None:
-        """Wait for the namespace: until it is gone, its pods may run and nothing new can be made there."""
-        deadline_s = self._tools.seconds() + OBJECTS_GONE_S
-        while self._tools.cluster().get("Namespace", namespace) is not None:
-            if self._tools.seconds() > deadline_s:
-                raise GputaxError(
-                    f"Namespace {namespace} is still being deleted after {OBJECTS_GONE_S:.0f} s",
-                    next_step=f"kubectl get namespace {namespace} -o yaml says what it waits for",
-                )
-            self._tools.sleep(1.0)
 
     def _may_delete(self, manifest: Manifest) -> bool:
         kind, name, namespace = identity(manifest)
