@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-QUIET := tests/accuracy/test_known_delays.py tests/accuracy/test_sharing.py
+QUIET := tests/quiet
 TOUR := micro:operation,micro:launch,micro:allocate,micro:copy-in-100MB,micro:copy-out-100MB
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 

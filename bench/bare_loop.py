@@ -52,7 +52,7 @@ def torch_call(batch: int, threads: int) -> Callable[[], object]:
 
 def synthetic_call(latency_us: int) -> Callable[[], object]:
     """Return one programmed delay."""
-    from gputax.plan.engine_spec import parse_engine
+    from gputax.plan.engines import parse_engine
     from gputax.worker.engines.engine import EngineRequest
     from gputax.worker.engines.synthetic import SyntheticEngine
 

@@ -26,10 +26,10 @@ from bench.intervals import RESAMPLES, median_interval
 from gputax.plan.cells import Setup
 from gputax.worker.loads import closed_loop
 from gputax.worker.loads.quiet import quiet_interpreter
-from gputax.worker.metrics import MetricsServer, TenantMetrics
 from gputax.worker.preparation import Prepared, prepare
-from gputax.worker.tally import Tally
-from gputax.worker.tenant_info import tenant_labels
+from gputax.worker.tenant.info import tenant_labels
+from gputax.worker.tenant.metrics import MetricsServer, TenantMetrics
+from gputax.worker.tenant.tally import Tally
 
 SECONDS = 50.0
 SCRAPE_EVERY_S = 1.0

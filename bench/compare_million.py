@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gputax.results.record import Benchmark, GpuInfo, LoadGenVerdict, RunRecord
+from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RunRecord
 from gputax.results.store import ResultDirectory
 
 SAMPLES = 1_000_000

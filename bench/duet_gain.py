@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gputax.measure.duet import DuetPlan, Slot, choose_slot, run_duet, slot_candidates
-from gputax.measure.duet_judgement import resolution
-from gputax.measure.duet_sides import SideSpec, WorkerSide
+from gputax.measure.duet.judgement import resolution
+from gputax.measure.duet.pairs import DuetPlan, Slot, choose_slot, run_duet, slot_candidates
+from gputax.measure.duet.sides import SideSpec, WorkerSide
 from gputax.plan.cells import Setup
 from gputax.stats.stopping import StopRule
 

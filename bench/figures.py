@@ -16,13 +16,13 @@ import numpy as np
 
 from bench.intervals import grouped_median_interval, median_interval
 from bench.sides import BareLoop, sides, worker
-from gputax.measure.cell import measure_cell
+from gputax.measure.run.cell import measure_cell
 from gputax.measure.sizing import stream_load
 from gputax.measure.summary import summarise
 from gputax.measure.view import SilentView
 from gputax.plan.cells import Cell, LoadPlan
 from gputax.plan.load import Load
-from gputax.results.importers.loadgen_logs import parse_detail
+from gputax.results.loadgen import parse_detail
 from gputax.results.store import read_record
 from gputax.worker.probes.cpu_allowance import cpu_allowance
 

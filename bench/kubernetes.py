@@ -109,7 +109,7 @@ def _cluster() -> Iterator[dict[str, str]]:
     """Give the variables of a cluster that holds the product's image."""
     from e2e import cluster, images
     from e2e.layout import Layout, kubernetes_directory, run_directory
-    from gputax.plan.environment_options import NAMESPACE
+    from gputax.plan.options import NAMESPACE
 
     own = Layout(run_directory())
     started_here = not cluster.running(own)

@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.intervals import median_interval
 from gputax.environments.native_parts import LIBVGPU, SOFTWARE_DEVICE, native_directory, native_part
-from gputax.environments.proxy_server import (
+from gputax.environments.proxy.server import (
     SOCKET_VARIABLE,
     TRANSPORT_VARIABLE,
     ProxyAddress,

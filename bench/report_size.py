@@ -20,9 +20,16 @@ from gputax.plan.metrics import METRICS
 from gputax.report.output import save_report
 from gputax.report.sources import read_sources
 from gputax.report.story import build_report
-from gputax.results.comparison import COMPARISON_NAME, ComparedMetric, Comparison, PairSeries, Resolution, Side
+from gputax.results.documents.comparison import (
+    COMPARISON_NAME,
+    ComparedMetric,
+    Comparison,
+    PairSeries,
+    Resolution,
+    Side,
+)
+from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RunRecord, WarningRecord
 from gputax.results.files import write_text
-from gputax.results.record import Benchmark, GpuInfo, LoadGenVerdict, RunRecord, WarningRecord
 from gputax.results.store import ResultDirectory
 from gputax.stats.pairs import paired_estimate
 from gputax.stats.percentiles import percentile_table

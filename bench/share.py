@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gputax.environments.bare_sharing import BareShared
 from gputax.environments.connection import WorkerConnection
-from gputax.measure.share import ShareRequest, measure_sharing
+from gputax.measure.share.execution import ShareRequest, measure_sharing
 from gputax.measure.view import SilentView
 from gputax.plan.cells import Setup
-from gputax.plan.sharing import SharePlan
+from gputax.plan.techniques import SharePlan
 from gputax.results.store import read_samples
+from gputax.sharing.bare.place import BareShared
 
 TENANTS = 7
 CORES = 2

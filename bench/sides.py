@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gputax.environments import environment_named
+from gputax.measure.session import WorkerSession
 from gputax.measure.view import SilentView
-from gputax.measure.worker_session import WorkerSession
+from gputax.places import environment_named
 from gputax.plan.cells import Setup
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
 from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
-from gputax.plan.engine_spec import ENGINE_OPTIONS, parse_engine
+from gputax.plan.engines import ENGINE_OPTIONS, parse_engine
 from gputax.plan.micro import OPERATIONS
 from gputax.worker.engines import driver_operations, load_engine
 from gputax.worker.engines.driver import verified_device

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gputax.environments import LOCAL_ENVIRONMENTS, environment_named, local_environment
 from gputax.environments.connection import WorkerConnection
 from gputax.errors import UsageError
+from gputax.places import LOCAL_ENVIRONMENTS, environment_named, local_environment
 from gputax.plan.budgets import layers_of
 from gputax.plan.cells import Setup
-from gputax.plan.driver_choice import DriverChoice, driver_choice
+from gputax.plan.driver import DriverChoice, driver_choice
 from gputax.plan.load import Load
 from gputax.worker.protocol import decode_array
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from gputax.environments import Places, environment_named
 from gputax.environments.connection import WorkerConnection
 from gputax.errors import PreflightError
+from gputax.places import Places, environment_named
 from gputax.plan.cells import Setup
-from gputax.plan.environment_options import EnvironmentOptions
 from gputax.plan.load import Load
+from gputax.plan.options import EnvironmentOptions
 from gputax.worker.probes.cpu_allowance import cpu_allowance
 from gputax.worker.protocol import decode_array
 

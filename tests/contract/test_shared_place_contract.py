@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from gputax.environments.bare_sharing import BareShared
-from gputax.environments.cpu_quota import PREFIX
-from gputax.environments.sharing import shared_place
-from gputax.environments.tenancy import SharedPlace
-from gputax.measure.share_group import TenantGroup
+from gputax.measure.share.group import TenantGroup
 from gputax.measure.view import SilentView
 from gputax.plan.cells import Setup
-from gputax.plan.environment_options import EnvironmentOptions
 from gputax.plan.load import Load
-from gputax.plan.sharing import TECHNIQUES
+from gputax.plan.options import EnvironmentOptions
+from gputax.plan.techniques import TECHNIQUES
+from gputax.sharing.bare.cpu_quota import PREFIX
+from gputax.sharing.bare.place import BareShared
+from gputax.sharing.place import SharedPlace
+from gputax.sharing.places import shared_place
 from gputax.stats.shared import TenantRuns, common_window
 from tests.standins import control_groups
 

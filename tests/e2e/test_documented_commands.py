@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2e.images import ctr
-from gputax.plan.environment_options import IMAGE
+from gputax.plan.options import IMAGE
 from tests.e2e.real_cluster import RealCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("namespace")]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gputax.cluster.client import Cluster
-from gputax.cluster.objects import APP, RUN_LABEL
-from gputax.cluster.watch import PodWatch, state_of
+from gputax.kubernetes.client import Cluster
+from gputax.kubernetes.objects import APP, RUN_LABEL
+from gputax.kubernetes.watch import PodWatch, state_of
 from tests.e2e.real_cluster import RealCluster, calls_since, eventually
 
 pytestmark = pytest.mark.e2e

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from gputax.cluster.benchmark_steps import BenchmarkChoices
-from gputax.cluster.checklist import PodLine, Standing, checklist_text
-from gputax.cluster.cost import spent
-from gputax.cluster.current import CurrentChoices, current_plan
-from gputax.cluster.deployment import State, StepRecord
-from gputax.cluster.gke import GkeChoices, default_image, gke_plan
-from gputax.cluster.plan_text import plan_text, script_text
-from gputax.cluster.prices import load_prices
-from gputax.cluster.steps import Answer, Command, Plan, RunCommands
+from gputax.deploy.benchmark_steps import BenchmarkChoices
+from gputax.deploy.cost import spent
+from gputax.deploy.plan import Answer, Command, Plan, RunCommands
+from gputax.deploy.prices import load_prices
+from gputax.deploy.providers.current import CurrentChoices, current_plan
+from gputax.deploy.providers.gke import GkeChoices, default_image, gke_plan
+from gputax.deploy.state import State, StepRecord
+from gputax.deploy.status import PodLine, Standing, checklist_text
+from gputax.deploy.text import plan_text, script_text
 
 FOLDER = Path("results/baseline/deployment")
 HERE = Path(__file__).parent

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gputax.cluster import kustomize
-from gputax.cluster.objects import Manifest
-from gputax.cluster.sharing.permissions import access_sharing
+from gputax.kubernetes import manifests as kustomize
+from gputax.kubernetes.objects import Manifest
+from gputax.sharing.kubernetes.permissions import access_sharing
 
 ROOT = Path(__file__).resolve().parents[2] / "kubernetes"
 PLACES: dict[str, Callable[[], list[Manifest]]] = {

@@ -12,8 +12,8 @@ from gputax.report.model import Report
 from gputax.report.output import report_text
 from gputax.report.sources import Sources
 from gputax.report.story import build_report
-from tests.unit.report.documents import comparison, metric, run_source, sources
-from tests.unit.report.shared_documents import (
+from tests.builders.documents import comparison, metric, run_source, sources
+from tests.builders.shared_documents import (
     gpu_record,
     invalid_cell,
     neighbours_record,

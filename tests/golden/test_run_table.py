@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gputax.cli.run_table import run_table
-from gputax.results.record import Benchmark, Failure, GpuInfo, LoadGenVerdict, RunRecord, WarningRecord
+from gputax.results.documents.run import Benchmark, Failure, GpuInfo, LoadGenVerdict, RunRecord, WarningRecord
 
 GOLDEN = Path(__file__).parent / "run_table.txt"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gputax.cli.share_table import _seconds, share_table
-from gputax.measure.share_documents import shared_rows
-from gputax.results.record import Failure, WarningRecord
-from gputax.results.sharing import CrossCheck, SharingRecord
-from tests.unit.measure.shared_cells import document
+from gputax.measure.share.documents import shared_rows
+from gputax.results.documents.run import Failure, WarningRecord
+from gputax.results.documents.sharing import CrossCheck, SharingRecord
+from tests.builders.shared_cells import document
 
 GOLDEN = Path(__file__).parent / "share_table.txt"
 

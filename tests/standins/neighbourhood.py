@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gputax.environments.child import ChildProcess
-from gputax.environments.tenancy import Say, Switched, Tenant
+from gputax.environments.process import ChildProcess
 from gputax.plan.cells import Setup
-from gputax.plan.sharing import Entitlement, Technique
+from gputax.plan.techniques import Entitlement, Technique
+from gputax.sharing.place import Say, Switched, Tenant
 from tests.standins.scripted_worker import STATE_BYTES
 
 SCRIPT = Path(__file__).with_name("scripted_worker.py")

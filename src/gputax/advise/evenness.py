@@ -10,7 +10,7 @@ import numpy as np
 
 from gputax.advise.intervals import Uncertainty
 from gputax.advise.table import Run, Series
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 
 RATE = "rate"
 

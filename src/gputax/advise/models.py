@@ -12,9 +12,9 @@ from gputax.advise.forms import CONTENDED, PARTITION, TURNS, Form
 from gputax.advise.intervals import Uncertainty
 from gputax.advise.table import Series, Table, from_record
 from gputax.errors import ResultsError
-from gputax.plan.sharing import Technique
-from gputax.plan.warnings import Notice
-from gputax.results.sharing import SharingRecord
+from gputax.plan.notices import Notice
+from gputax.plan.techniques import Technique
+from gputax.results.documents.sharing import SharingRecord
 
 # What a technique is decides its form; for the others it is what limits a tenant.
 FORMS_BY_TECHNIQUE: dict[str, tuple[Form, ...]] = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from gputax.advise.intervals import Uncertainty
 from gputax.advise.table import Series
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 from gputax.stats.distributions import t_two_sided_p
 from gputax.stats.inputs import FloatArray
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from gputax.advise.table import Point, Run, Series, Table, from_record, memory_room
 from gputax.errors import ResultsError, unknown_name
-from gputax.plan.sharing import TECHNIQUES
+from gputax.plan.techniques import TECHNIQUES
+from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
 from gputax.results.importers.source import printable
-from gputax.results.sharing import SHARING_NAME, SharingRecord
 from gputax.results.sharing_store import read_sharing_file
 
 PUBLISHED: dict[str, str] = {"a100-nos": "a100_nos.toml"}

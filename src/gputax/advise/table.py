@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from gputax.advise.targets import PERCENTILES
 from gputax.errors import ResultsError
-from gputax.plan.sharing import TECHNIQUES, Technique
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
+from gputax.plan.techniques import TECHNIQUES, Technique
+from gputax.results.documents.run import WarningRecord
+from gputax.results.documents.sharing import SharedCell, SharingRecord, TenantResult
 from gputax.results.importers.source import printable
-from gputax.results.record import WarningRecord
-from gputax.results.sharing import SharedCell, SharingRecord, TenantResult
 
 # Above this the tenants' mean says little of what the worst one sees.
 UNEVEN_PERCENT = 5.0

@@ -8,7 +8,7 @@ from gputax.advise.advice import Advice, Considered
 from gputax.advise.evenness import RATE
 from gputax.advise.models import Fitted, HeldOut
 from gputax.advise.rows import Figure, Row, throughput_factor
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 
 # Two throughputs that differ by less are the same to anyone who pays.
 SAME_THROUGHPUT = 1.01

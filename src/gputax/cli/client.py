@@ -14,14 +14,14 @@ from gputax.cli.durations import seconds
 from gputax.cli.lists import AtLeast
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import DEVICES, PRECISIONS, Setup
-from gputax.plan.driver_choice import driver_choice, refuse_driver_contradictions
-from gputax.plan.engine_spec import waiting_passively
+from gputax.plan.driver import driver_choice, refuse_driver_contradictions
+from gputax.plan.engines import waiting_passively
 from gputax.plan.micro import MICRO, OPERATIONS, engine_for
-from gputax.plan.sharing import TECHNIQUES
-from gputax.plan.workload_facts import WORKLOADS, workload_facts
+from gputax.plan.techniques import TECHNIQUES
+from gputax.plan.workloads import WORKLOADS, workload_facts
 
 if TYPE_CHECKING:
-    from gputax.worker.client import TenantPlan
+    from gputax.worker.tenant.client import TenantPlan
 
 TECHNIQUE_VARIABLE = "GPUTAX_TECHNIQUE"
 DRIVER_SONAME = "libcuda.so.1"
@@ -100,7 +100,7 @@ def _plan(chosen: dict[str, Any]) -> TenantPlan:
     if chosen["duration"] and not duration_s:
         raise UsageError("--duration 0 leaves no time", next_step="e.g. --duration 90s; without it there is no end")
     rate_per_s = _rate(chosen["rate"]) if chosen["rate"] else 0.0
-    from gputax.worker.client import TenantPlan
+    from gputax.worker.tenant.client import TenantPlan
 
     return TenantPlan(setup, batch, chosen["warmup"], duration_s, rate_per_s, chosen["technique"])
 
@@ -140,7 +140,7 @@ def _beside_its_driver(setup: Setup) -> int | None:
     if not driver_choice(setup).needed or any((Path(each) / DRIVER_SONAME).exists() for each in folders if each):
         return None
     from gputax.cli.exec import run_program
-    from gputax.environments import local_environment
+    from gputax.places import local_environment
 
     place = local_environment("bare", driver_choice(setup))
     with place.surroundings() as variables:

@@ -14,10 +14,10 @@ from types import FrameType
 import click
 
 from gputax.cli.client_summary import Summary, one_line, progress_line
-from gputax.worker.client import Course, TenantPlan, run_tenant
 from gputax.worker.halt import Halt
-from gputax.worker.metrics import MetricsServer, TenantMetrics
-from gputax.worker.tally import Tally
+from gputax.worker.tenant.client import Course, TenantPlan, run_tenant
+from gputax.worker.tenant.metrics import MetricsServer, TenantMetrics
+from gputax.worker.tenant.tally import Tally
 
 EXIT_INTERRUPTED = 130
 LINE_EVERY_S = 10.0

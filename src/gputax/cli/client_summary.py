@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from gputax import __version__
 from gputax.plan.claims import claim
-from gputax.plan.workload_facts import workload_facts
+from gputax.plan.workloads import workload_facts
 from gputax.stats.percentiles import percentile
-from gputax.worker.client import Course, TenantPlan
-from gputax.worker.tally import Counts, Tally
+from gputax.worker.tenant.client import Course, TenantPlan
+from gputax.worker.tenant.tally import Counts, Tally
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ def collect(out: str, as_json: bool) -> None:
     The record comes from the result block at the end of the pod's log: a pod that has ended can be read, not entered.
     """
     from gputax.cli.deployments import opened
-    from gputax.cluster.collection import collect as bring_home
-    from gputax.cluster.job_watch import job_state
-    from gputax.cluster.steps import CollectResults
+    from gputax.deploy.collection import collect as bring_home
+    from gputax.deploy.job_watch import job_state
+    from gputax.deploy.plan import CollectResults
 
     deployment, plan, tools = opened(out)
     action = plan.steps[-1].action

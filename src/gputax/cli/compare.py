@@ -16,7 +16,7 @@ from gputax.errors import UsageError
 from gputax.plan.suites import wanted_budgets
 
 if TYPE_CHECKING:
-    from gputax.results.comparison import Comparison
+    from gputax.results.documents.comparison import Comparison
 
 FORMATS = ("table", "markdown", "html", "json")
 COMPARISON_NAME = "comparison.json"

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from gputax.plan.metrics import METRICS
 from gputax.report.wording import OVERHEAD_NOTE, PAIRED_NOTE, cell_title, said
-from gputax.results.comparison import ComparedMetric, Comparison
+from gputax.results.documents.comparison import ComparedMetric, Comparison
+from gputax.results.documents.run import WarningRecord
 from gputax.results.importers.source import printable
-from gputax.results.record import WarningRecord
 
 WIDTH_WITHOUT_TERMINAL = 120
 COLOURS: dict[str, str] = {"pass": "green", "fail": "red", "inconclusive": "yellow", "not comparable": "magenta"}

@@ -16,8 +16,8 @@ from gputax.cli.lists import names
 from gputax.errors import PreflightError, UsageError, unknown_name
 
 if TYPE_CHECKING:
-    from gputax.cluster.deployment import Deployment
-    from gputax.cluster.steps import Plan
+    from gputax.deploy.plan import Plan
+    from gputax.deploy.state import Deployment
 
 PROVIDERS = ("current", "gke")
 # Those that are in the image; a file of the user's is not.
@@ -89,7 +89,7 @@ def deploy(
     if provider not in PROVIDERS:
         raise unknown_name("provider", provider, PROVIDERS)
     _refuse_options_of_others(context, provider)
-    from gputax.cluster.deployment import Deployment
+    from gputax.deploy.state import Deployment
 
     results = Path(out)
     deployment = Deployment(results)
@@ -122,9 +122,9 @@ def _refuse_options_of_others(context: click.Context, provider: str) -> None:
 
 def _choices(provider: str, chosen: dict[str, Any], dry_run: bool) -> dict[str, Any]:
     """Turn the command line into the recorded choices; refuse what cannot be before anything is asked of anyone."""
-    from gputax.cluster.benchmark_steps import BenchmarkChoices
-    from gputax.cluster.current import CurrentChoices
-    from gputax.plan.workload_facts import WORKLOADS
+    from gputax.deploy.benchmark_steps import BenchmarkChoices
+    from gputax.deploy.providers.current import CurrentChoices
+    from gputax.plan.workloads import WORKLOADS
 
     if chosen["suite"] not in SUITES:
         raise unknown_name("suite", chosen["suite"], SUITES)
@@ -145,18 +145,18 @@ def _choices(provider: str, chosen: dict[str, Any], dry_run: bool) -> dict[str, 
 
 def _cluster_named(context: str) -> tuple[str, str]:
     """Read the kubeconfig's context and server, so that the deployment stays with this one."""
-    from gputax.cluster.client import Cluster
+    from gputax.kubernetes.client import Cluster
 
     cluster = Cluster(context)
     return cluster.context, cluster.server
 
 
 def _gke_choices(chosen: dict[str, Any], common: dict[str, Any], dry_run: bool) -> dict[str, Any]:
-    from gputax.cluster.access import RealTools
-    from gputax.cluster.benchmark_steps import BenchmarkChoices
-    from gputax.cluster.gke import NO_PROJECT, GkeChoices, default_image
-    from gputax.cluster.gke_preflight import check_names, find_project
-    from gputax.cluster.prices import check_place, default_machine, full_accelerator, load_prices
+    from gputax.deploy.access import RealTools
+    from gputax.deploy.benchmark_steps import BenchmarkChoices
+    from gputax.deploy.prices import check_place, default_machine, full_accelerator, load_prices
+    from gputax.deploy.providers.gke import NO_PROJECT, GkeChoices, default_image
+    from gputax.deploy.providers.gke_preflight import check_names, find_project
 
     if chosen["device"] != "cuda":
         raise UsageError(
@@ -188,8 +188,8 @@ def _gke_choices(chosen: dict[str, Any], common: dict[str, Any], dry_run: bool) 
 
 
 def _show_dry_run(provider: str, choices: dict[str, Any], deployment: Deployment) -> None:
-    from gputax.cluster.plan_text import plan_text, write_plan
-    from gputax.cluster.providers import plan_of
+    from gputax.deploy.providers.registry import plan_of
+    from gputax.deploy.text import plan_text, write_plan
 
     run_id = deployment.state.run_id if deployment.exists() else "dry-run"
     plan = plan_of(provider, choices, run_id, deployment.results)
@@ -205,9 +205,9 @@ def _begin(
     provider: str, choices: dict[str, Any], deployment: Deployment, chosen: dict[str, Any], rerun: bool
 ) -> Plan | None:
     """Make or find the state; None where the results are home already."""
-    from gputax.cluster.begin import begin_state
-    from gputax.cluster.collection import at_home
-    from gputax.cluster.providers import plan_of
+    from gputax.deploy.begin import begin_state
+    from gputax.deploy.collection import at_home
+    from gputax.deploy.providers.registry import plan_of
 
     state = begin_state(provider, choices, deployment, seconds(chosen["idle_limit"], "--idle-limit"), rerun)
     if at_home(deployment, state.run_id):
@@ -218,10 +218,10 @@ def _begin(
 
 
 def _check_gke(choices: dict[str, Any], fresh: bool) -> None:
-    from gputax.cluster.access import RealTools
-    from gputax.cluster.gke import GkeChoices
-    from gputax.cluster.gke_preflight import check_account, check_programs, check_quota
-    from gputax.cluster.prices import load_prices
+    from gputax.deploy.access import RealTools
+    from gputax.deploy.prices import load_prices
+    from gputax.deploy.providers.gke import GkeChoices
+    from gputax.deploy.providers.gke_preflight import check_account, check_programs, check_quota
 
     place, tools = GkeChoices(**choices["gke"]), RealTools()
     check_account(place, tools)
@@ -231,9 +231,9 @@ def _check_gke(choices: dict[str, Any], fresh: bool) -> None:
 
 
 def _carry_out(plan: Plan, deployment: Deployment, yes: bool) -> None:
-    from gputax.cluster.plan_text import plan_text, write_plan
-    from gputax.cluster.providers import tools_for
-    from gputax.cluster.runner import Runner
+    from gputax.deploy.providers.registry import tools_for
+    from gputax.deploy.runner import Runner
+    from gputax.deploy.text import plan_text, write_plan
 
     click.echo(plan_text(plan, deployment.path), nl=False, err=True)
     if not yes:

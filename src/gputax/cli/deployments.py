@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from gputax.cluster.access import RealTools
-    from gputax.cluster.deployment import Deployment
-    from gputax.cluster.steps import Plan
+    from gputax.deploy.access import RealTools
+    from gputax.deploy.plan import Plan
+    from gputax.deploy.state import Deployment
 
 
 def opened(out: str) -> tuple[Deployment, Plan, RealTools]:
     """Return the deployment, its plan as recorded, and the tools that reach it."""
-    from gputax.cluster.deployment import find_deployment
-    from gputax.cluster.providers import plan_of, tools_for
+    from gputax.deploy.providers.registry import plan_of, tools_for
+    from gputax.deploy.state import find_deployment
 
     deployment = find_deployment(out)
     state = deployment.state
@@ -29,8 +29,8 @@ def warn_of_forgotten(root: Path = Path("results")) -> None:
     """Tell, after any verb, of deployments that are idle for longer than their limit; costs one glob where none is."""
     if not any(root.glob("*/deployment/state.json")):
         return
-    from gputax.cluster.deployment import forgotten, now
-    from gputax.cluster.plan_text import duration_text
+    from gputax.deploy.state import forgotten, now
+    from gputax.deploy.text import duration_text
 
     for deployment, idle_s in forgotten(root, now()):
         click.echo(

@@ -21,9 +21,9 @@ def destroy(out: str, scale_to_zero: bool, if_idle: str, yes: bool) -> None:
     """
     from gputax.cli.deploy import ask_consent
     from gputax.cli.deployments import opened
-    from gputax.cluster.deployment import now
-    from gputax.cluster.plan_text import duration_text
-    from gputax.cluster.teardown import Teardown
+    from gputax.deploy.state import now
+    from gputax.deploy.teardown import Teardown
+    from gputax.deploy.text import duration_text
 
     limit_s = seconds(if_idle, "--if-idle") if if_idle else 0.0
     deployment, plan, tools = opened(out)

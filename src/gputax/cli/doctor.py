@@ -13,12 +13,12 @@ import click
 
 from gputax.cli.environment_options import environment_options
 from gputax.cli.lists import AtLeast
-from gputax.environments import ENVIRONMENTS, Places, environment_named, refuse_unknown
-from gputax.environments.checks.native import native_facts
-from gputax.environments.doctor import Finding, Status, diagnose, inspect_disk
+from gputax.doctor.machine import Finding, Status, diagnose, inspect_disk
+from gputax.doctor.native import native_facts
 from gputax.errors import GputaxError, PreflightError
-from gputax.plan.driver_choice import DriverChoice
-from gputax.plan.environment_options import EnvironmentOptions
+from gputax.places import ENVIRONMENTS, Places, environment_named, refuse_unknown
+from gputax.plan.driver import DriverChoice
+from gputax.plan.options import EnvironmentOptions
 from gputax.worker.workloads.model_folder import models_folder
 
 LISTEN_S = 1.0
@@ -79,7 +79,7 @@ def examined(environment: str, options: EnvironmentOptions, device: str) -> tupl
     findings: list[Finding] = []
     facts: dict[str, Any] = {}
     if environment.partition("+")[0] == "k8s":
-        from gputax.environments.cluster_doctor import examine_cluster
+        from gputax.doctor.cluster import examine_cluster
 
         facts["cluster"], findings = examine_cluster(environment, options, device)
         if any(finding.status == "fail" for finding in findings):

@@ -14,23 +14,23 @@ import click
 from gputax.cli.environment_options import environment_options
 from gputax.cli.gate import exit_code
 from gputax.cli.lists import AtLeast, names
-from gputax.environments import refuse_unknown
 from gputax.errors import Interrupted, UsageError, unknown_name
+from gputax.places import refuse_unknown
 from gputax.plan.budgets import Budget
 from gputax.plan.cells import DEVICES, MULTI_STREAM_SAMPLES_PER_QUERY, PRECISIONS, SCENARIOS, Setup
-from gputax.plan.driver_choice import refuse_driver_contradictions
-from gputax.plan.engine_spec import waiting_passively
-from gputax.plan.environment_options import EnvironmentOptions
+from gputax.plan.driver import refuse_driver_contradictions
+from gputax.plan.engines import waiting_passively
 from gputax.plan.metrics import METRICS
 from gputax.plan.micro import MICRO, engine_for, expanded, is_micro, known_names
 from gputax.plan.micro import SCENARIOS as MICRO_SCENARIOS
+from gputax.plan.options import EnvironmentOptions
 from gputax.plan.suites import wanted_budgets
-from gputax.plan.workload_facts import WORKLOADS
+from gputax.plan.workloads import WORKLOADS
 
 if TYPE_CHECKING:
-    from gputax.measure.duet import DuetData
-    from gputax.measure.duet_request import DuetRequest
-    from gputax.results.comparison import Comparison
+    from gputax.measure.duet.pairs import DuetData
+    from gputax.measure.duet.request import DuetRequest
+    from gputax.results.documents.comparison import Comparison
     from gputax.stats.stopping import StopDecision
 
 # A quarter of the budget: then an overhead in the middle of it is decided either way.
@@ -74,8 +74,8 @@ def duet(a: str, b: str, budgets: tuple[str, ...], width: str, out: str, as_json
     """
     request = _request(a, b, budgets, width, chosen)
     # Imported here: numpy and pydantic are not needed to refuse a wrong command line.
-    from gputax.measure.duet import INTERRUPTED
-    from gputax.measure.duet_run import execute_duet
+    from gputax.measure.duet.execution import execute_duet
+    from gputax.measure.duet.pairs import INTERRUPTED
 
     directory = Path(out) if out else Path("results") / f"duet-{_word(a)}-{_word(b)}-{time.strftime('%Y%m%d-%H%M%S')}"
     if (directory / "comparison.json").exists():
@@ -94,8 +94,8 @@ def duet(a: str, b: str, budgets: tuple[str, ...], width: str, out: str, as_json
 
 
 def _request(a: str, b: str, budget_words: tuple[str, ...], width: str, chosen: dict[str, Any]) -> DuetRequest:
-    from gputax.measure.duet_request import DuetRequest
-    from gputax.measure.duet_sides import SideSpec
+    from gputax.measure.duet.request import DuetRequest
+    from gputax.measure.duet.sides import SideSpec
 
     for name in (a, b):
         refuse_unknown(name)

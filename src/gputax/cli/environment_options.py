@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gputax.plan.environment_options import PULL_POLICIES, SHARING_FLAVOURS, EnvironmentOptions
+from gputax.plan.options import PULL_POLICIES, SHARING_FLAVOURS, EnvironmentOptions
 
 DEFAULT = EnvironmentOptions()
 _OPTIONS: tuple[Any, ...] = (

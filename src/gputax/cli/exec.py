@@ -14,10 +14,10 @@ from types import FrameType
 
 import click
 
-from gputax.environments import LOCAL_ENVIRONMENTS, local_environment
 from gputax.errors import UsageError, unknown_name
+from gputax.places import LOCAL_ENVIRONMENTS, local_environment
 from gputax.plan.cells import DEVICES
-from gputax.plan.driver_choice import DriverChoice
+from gputax.plan.driver import DriverChoice
 
 EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 126, 127
 # What a shell, a service or a scheduler sends to a program it started; the program decides, not we.

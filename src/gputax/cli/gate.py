@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gputax.results.comparison import Comparison
+    from gputax.results.documents.comparison import Comparison
 
 EXIT_BUDGET_EXCEEDED = 6
 EXIT_INCONCLUSIVE = 7

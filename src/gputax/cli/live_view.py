@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from gputax.cli.views import Clock, cell_title, result_line
 from gputax.plan.cells import Cell
-from gputax.results.record import Benchmark, Failure
+from gputax.results.documents.run import Benchmark, Failure
 
 
 class LiveView:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gputax.plan.micro import OPERATIONS
-from gputax.results.record import Benchmark
+from gputax.results.documents.run import Benchmark
 
 COLUMNS = ("operations/s", "mean µs", "p50 µs", "p90 µs", "p99 µs", "GB/s", "runs")
 

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gputax.plan.sharing import TECHNIQUES
+from gputax.plan.techniques import TECHNIQUES
+from gputax.results.documents.run import WarningRecord
+from gputax.results.documents.sharing import IsolationRow, NeighbourRow, SharedFigure, SharingRecord
 from gputax.results.importers.source import printable
-from gputax.results.record import WarningRecord
-from gputax.results.sharing import IsolationRow, NeighbourRow, SharedFigure, SharingRecord
 
 WIDTH = 120
 LONGEST_NOTE = 600

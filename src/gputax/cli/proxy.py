@@ -15,9 +15,9 @@ from typing import Any
 
 import click
 
-from gputax.environments.driver_library import driver_library
+from gputax.environments.driver import driver_library
 from gputax.environments.native_parts import LIBVGPU, native_part
-from gputax.environments.proxy_server import (
+from gputax.environments.proxy.server import (
     SOCKET_VARIABLE,
     SPIN,
     SPIN_VARIABLE,
@@ -28,7 +28,7 @@ from gputax.environments.proxy_server import (
 )
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.cells import DEVICES
-from gputax.plan.driver_choice import DriverChoice
+from gputax.plan.driver import DriverChoice
 
 READY_TIMEOUT_S = 20.0
 

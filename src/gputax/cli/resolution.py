@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from gputax.cli.duet import Progress
-from gputax.environments import refuse_unknown
+from gputax.places import refuse_unknown
 from gputax.plan.cells import Setup
-from gputax.plan.driver_choice import refuse_driver_contradictions
-from gputax.plan.engine_spec import waiting_passively
+from gputax.plan.driver import refuse_driver_contradictions
+from gputax.plan.engines import waiting_passively
 from gputax.plan.micro import engine_for
-from gputax.plan.workload_facts import workload_facts
-from gputax.results.comparison import Resolution
+from gputax.plan.workloads import workload_facts
+from gputax.results.documents.comparison import Resolution
 
 # Half-widths that decide the budgets: a quarter of 10 %, 5 % and 1 %.
 TARGETS_PERCENT = (2.5, 1.25, 0.25)
@@ -19,8 +19,8 @@ TARGETS_PERCENT = (2.5, 1.25, 0.25)
 
 def show_resolution(environment: str, workload: str, engine: str, max_time: float, *, as_json: bool) -> None:
     """Measure two equal sides and say what that means for a budget."""
-    from gputax.measure.duet_run import machine_resolution
-    from gputax.measure.duet_sides import SideSpec
+    from gputax.measure.duet.execution import machine_resolution
+    from gputax.measure.duet.sides import SideSpec
 
     refuse_unknown(environment)
     workload_facts(workload)

@@ -10,17 +10,17 @@ import click
 
 from gputax.cli.environment_options import environment_options
 from gputax.cli.lists import AtLeast, counts, names
-from gputax.environments import ENVIRONMENTS, refuse_unknown
 from gputax.errors import UsageError, unknown_name
+from gputax.places import ENVIRONMENTS, refuse_unknown
 from gputax.plan.cells import DEVICES, PRECISIONS, SCENARIOS, Cell, plan_id
-from gputax.plan.engine_spec import parse_engine
-from gputax.plan.environment_options import EnvironmentOptions
+from gputax.plan.engines import parse_engine
 from gputax.plan.micro import MICRO, known_names
+from gputax.plan.options import EnvironmentOptions
 from gputax.plan.suites import Choices, Suite, load_suite, plan_cells
-from gputax.plan.workload_facts import WORKLOADS
+from gputax.plan.workloads import WORKLOADS
 
 if TYPE_CHECKING:
-    from gputax.results.record import RunRecord
+    from gputax.results.documents.run import RunRecord
 
 EXIT_CELLS_FAILED = 4
 EXIT_INVALID = 5
@@ -167,7 +167,7 @@ def _execute(
 ) -> RunRecord:
     # Imported here: pydantic, numpy and rich are not needed to refuse a wrong command line.
     from gputax.cli.views import view_for
-    from gputax.measure.run import Run
+    from gputax.measure.run.execution import Run
 
     with view_for(sys.stderr) as view:
         return Run(

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gputax.cli.micro_table import micro_table
 from gputax.plan.micro import is_micro
-from gputax.results.record import Benchmark, RunRecord
+from gputax.results.documents.run import Benchmark, RunRecord
 
 WIDTH_WITHOUT_TERMINAL = 130
 BATCH_SCENARIOS = ("offline", "saturate")

@@ -16,17 +16,17 @@ from gputax.cli.lists import AtLeast, counts, names
 from gputax.cli.share_refusals import refuse_ignored
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import DEVICES, PRECISIONS, Setup
-from gputax.plan.engine_spec import ENGINE_OPTIONS, parse_engine
-from gputax.plan.environment_options import EnvironmentOptions
+from gputax.plan.engines import ENGINE_OPTIONS, parse_engine
 from gputax.plan.micro import engine_for, expanded, known_names
 from gputax.plan.neighbours import KINDS, VICTIMS
-from gputax.plan.sharing import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, TECHNIQUES, SharePlan
-from gputax.plan.workload_facts import WORKLOADS
+from gputax.plan.options import EnvironmentOptions
+from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, TECHNIQUES, SharePlan
+from gputax.plan.workloads import WORKLOADS
 
 if TYPE_CHECKING:
-    from gputax.environments.tenancy import SharedPlace
     from gputax.measure.view import RunView
-    from gputax.results.sharing import SharingRecord
+    from gputax.results.documents.sharing import SharingRecord
+    from gputax.sharing.place import SharedPlace
 
 EXIT_CELLS_FAILED = 4
 EXIT_INVALID = 5
@@ -92,7 +92,7 @@ def share(
         return show_plan(plan, victim or VICTIMS[0], aggressors, as_json)
     # Imported here: numpy, pydantic and rich are not needed to refuse a wrong command line.
     from gputax.cli.views import view_for
-    from gputax.environments.sharing import shared_place
+    from gputax.sharing.places import shared_place
 
     named = {"command": shlex.join(["gputax", *sys.argv[1:]]), "overwrite": overwrite, "optional": not chosen["tech"]}
     with view_for(sys.stderr) as view:
@@ -190,7 +190,7 @@ def _aggressors(victim: str, aggressor: str) -> tuple[str, ...]:
 def _sharing(
     plan: SharePlan, out: str, named: dict[str, Any], place: SharedPlace, view: RunView
 ) -> tuple[SharingRecord, Path]:
-    from gputax.measure.share import ShareRequest, measure_sharing
+    from gputax.measure.share.execution import ShareRequest, measure_sharing
 
     directory = _directory(out, plan.place, plan.id)
     return measure_sharing(ShareRequest(plan, directory, **named), place, view), directory
@@ -200,7 +200,7 @@ def _neighbours(
     plan: SharePlan, victim: str, aggressors: tuple[str, ...], out: str, named: dict[str, Any], place: SharedPlace,
     view: RunView,
 ) -> tuple[SharingRecord, Path]:  # fmt: skip
-    from gputax.measure.neighbours import NeighboursRequest, measure_neighbours
+    from gputax.measure.neighbours.execution import NeighboursRequest, measure_neighbours
 
     asked = NeighboursRequest(plan, victim, aggressors, Path(out), **named)
     request = dataclasses.replace(asked, directory=_directory(out, plan.place, asked.plan_id))

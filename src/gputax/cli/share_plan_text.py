@@ -8,18 +8,18 @@ import json
 import click
 
 from gputax.cli.views import cell_title, expected_s
-from gputax.plan.sharing import SharePlan
+from gputax.plan.techniques import SharePlan
 
 
 def show_plan(plan: SharePlan, victim: str, aggressors: tuple[str, ...], as_json: bool) -> int:
     """Show the parts of the experiment in their order; measure nothing."""
     if aggressors:
-        from gputax.measure.neighbours_record import shown_cells
+        from gputax.measure.neighbours.record import shown_cells
 
         cells = shown_cells(plan, victim, len(aggressors))
         parts = [f"{name}-{part}" for name in plan.techniques for part in (*aggressors, "isolation")]
     else:
-        from gputax.measure.share_documents import shown_cell
+        from gputax.measure.share.documents import shown_cell
 
         cells = tuple(shown_cell(plan, cell) for cell in plan.cells())
         parts = [cell.id for cell in plan.cells()]

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gputax.errors import UsageError
-from gputax.plan.environment_options import EnvironmentOptions
-from gputax.plan.sharing import SharePlan
+from gputax.plan.options import EnvironmentOptions
+from gputax.plan.techniques import SharePlan
 
 _OPTION_NAMES = {"ready_timeout_s": "ready-timeout"}
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gputax.plan.sharing import TECHNIQUES
-from gputax.results.sharing import SharedFigure, SharedRow, SharingRecord
+from gputax.plan.techniques import TECHNIQUES
+from gputax.results.documents.sharing import SharedFigure, SharedRow, SharingRecord
 
 WIDTH_WITHOUT_TERMINAL = 150
 

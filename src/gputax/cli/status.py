@@ -17,8 +17,8 @@ import click
 def status(out: str, watch: bool, interval: float, as_json: bool) -> None:
     """Show the steps as a check list with times, the pods, the last log lines and the cost so far."""
     from gputax.cli.deployments import opened
-    from gputax.cluster.checklist import checklist_text, standing, standing_data
-    from gputax.cluster.deployment import now
+    from gputax.deploy.state import now
+    from gputax.deploy.status import checklist_text, standing, standing_data
 
     while True:
         deployment, plan, tools = opened(out)

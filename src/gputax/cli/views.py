@@ -9,7 +9,7 @@ from typing import TextIO
 
 from gputax.measure.view import RunView
 from gputax.plan.cells import Cell
-from gputax.results.record import Benchmark, Failure
+from gputax.results.documents.run import Benchmark, Failure
 
 LINE_INTERVAL_S = 10.0
 # A cell's warm-up, pilot and probes beside its load, for the estimate of the time left.

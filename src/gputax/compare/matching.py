@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gputax.errors import ResultsError
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 from gputax.results.importers.source import UNKNOWN, Source, SourceCell
 
 Fits = Callable[[SourceCell, SourceCell], bool]

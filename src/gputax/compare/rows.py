@@ -14,7 +14,7 @@ from gputax.plan.budgets import Budget, Budgets
 from gputax.plan.comparability import Difference, differences, judged_metrics, unchecked
 from gputax.plan.metrics import METRICS, Metric
 from gputax.plan.micro import MICRO, is_micro
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 from gputax.results.importers.source import UNKNOWN, Source, SourceCell
 from gputax.stats.estimates import Estimate
 

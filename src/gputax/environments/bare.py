@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gputax.environments.child import ChildProcess
-from gputax.environments.driver_library import driver_library, library_variables
+from gputax.environments.driver import driver_library, library_variables
 from gputax.environments.local_worker import start_local_worker
-from gputax.plan.driver_choice import DriverChoice
+from gputax.environments.process import ChildProcess
+from gputax.plan.driver import DriverChoice
 
 
 class Bare:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gputax.environments.allowance import local_cpus
-from gputax.environments.child import ChildProcess
 from gputax.environments.image import NATIVE_VARIABLES, driver_variables, lacks_gputax, limit_reasons
+from gputax.environments.process import ChildProcess
 from gputax.errors import GputaxError, PreflightError
-from gputax.plan.driver_choice import DriverChoice
-from gputax.plan.environment_options import EnvironmentOptions
+from gputax.plan.driver import DriverChoice
+from gputax.plan.options import EnvironmentOptions
 from gputax.worker.workloads.model_folder import models_folder
 
 ENGINES = ("docker", "podman")

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gputax.cluster.objects import NATIVE, SOFTWARE_DIRECTORY
 from gputax.errors import UsageError
-from gputax.plan.driver_choice import DriverChoice
+from gputax.kubernetes.objects import NATIVE, SOFTWARE_DIRECTORY
+from gputax.plan.driver import DriverChoice
 
 NATIVE_VARIABLES = {"GPUTAX_NATIVE": NATIVE}
 SOFTWARE_SETTINGS = "GPUTAX_SOFT_"

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from gputax.environments.bare import Bare
-from gputax.environments.child import ChildProcess
 from gputax.environments.kubernetes import cgroup_reasons, device_ids, xen_reasons
-from gputax.environments.proxy import BareProxy
-from gputax.environments.proxy_server import SOCKET_VARIABLE
+from gputax.environments.process import ChildProcess
+from gputax.environments.proxy.bare import BareProxy
+from gputax.environments.proxy.server import SOCKET_VARIABLE
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.budgets import SHARING_LAYERS, layers_of
-from gputax.plan.driver_choice import DriverChoice
+from gputax.plan.driver import DriverChoice
 
 
 class Inside:

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gputax.cluster import exec_pipe
-from gputax.cluster.objects import XEN_RUNTIME_CLASS, PodPlan, Size
-from gputax.cluster.pods import ReadyPod, RunPods
 from gputax.environments.allowance import local_cpus
-from gputax.environments.child import ChildProcess
 from gputax.environments.image import NATIVE_VARIABLES, driver_variables, lacks_gputax, limit_reasons, software_note
+from gputax.environments.process import ChildProcess
 from gputax.errors import GputaxError, PreflightError, WorkerError
+from gputax.kubernetes import exec_pipe
+from gputax.kubernetes.objects import XEN_RUNTIME_CLASS, PodPlan, Size
+from gputax.kubernetes.pods import ReadyPod, RunPods
 from gputax.plan.budgets import layers_of
-from gputax.plan.driver_choice import DriverChoice
-from gputax.plan.environment_options import EnvironmentOptions
+from gputax.plan.driver import DriverChoice
+from gputax.plan.options import EnvironmentOptions
 
 # The news of a pod's death reaches the watch about as fast as the end of its exec; give it a moment more.
 DEATH_NEWS_S = 5.0

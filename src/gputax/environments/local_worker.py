@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import AbstractContextManager, ExitStack
 
-from gputax.environments.child import ChildProcess
+from gputax.environments.process import ChildProcess
 from gputax.environments.scratch import worker_scratch
 
 

@@ -7,11 +7,11 @@ import shlex
 import shutil
 from typing import Any
 
-from gputax.environments.child import ChildProcess
 from gputax.environments.image import lacks_gputax
+from gputax.environments.process import ChildProcess
 from gputax.errors import GputaxError, PreflightError, UsageError
-from gputax.plan.driver_choice import DriverChoice
-from gputax.plan.environment_options import EnvironmentOptions
+from gputax.plan.driver import DriverChoice
+from gputax.plan.options import EnvironmentOptions
 
 PREFIX = "ssh:"
 REMOTE_COMMAND = "python3 -m gputax.worker"

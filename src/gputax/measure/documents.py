@@ -7,13 +7,13 @@ from typing import Any
 
 from gputax import __version__
 from gputax.errors import GputaxError
-from gputax.measure.cell import Measured
+from gputax.measure.run.cell import Measured
 from gputax.plan.cells import Cell
 from gputax.plan.claims import claim, device_label
-from gputax.plan.engine_spec import parse_engine
-from gputax.plan.warnings import Notice
-from gputax.plan.workload_facts import workload_facts
-from gputax.results.record import (
+from gputax.plan.engines import parse_engine
+from gputax.plan.notices import Notice
+from gputax.plan.workloads import workload_facts
+from gputax.results.documents.run import (
     Benchmark,
     Failure,
     GpuInfo,

@@ -9,7 +9,7 @@ import numpy as np
 from gputax.measure.summary import Columns
 from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY, Cell, LoadPlan
 from gputax.plan.load import Load
-from gputax.plan.workload_facts import workload_facts
+from gputax.plan.workloads import workload_facts
 from gputax.stats.percentiles import floor_for
 
 PILOT_CALLS = 3

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import CellError
-from gputax.plan.warnings import Notice
-from gputax.results.importers.loadgen_logs import LoadGenLog
+from gputax.plan.notices import Notice
+from gputax.results.loadgen import LoadGenLog
 from gputax.stats.percentiles import percentile_table
 from gputax.stats.series import series_mean
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from gputax.plan.cells import Cell
-from gputax.results.record import Benchmark, Failure
+from gputax.results.documents.run import Benchmark, Failure
 
 
 class RunView(Protocol):

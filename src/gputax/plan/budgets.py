@@ -12,7 +12,7 @@ from typing import Literal
 
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 
 BudgetUnit = Literal["%", "ms"]
 

@@ -20,8 +20,8 @@ from gputax.plan.cells import (
     LoadPlan,
     Setup,
 )
-from gputax.plan.driver_choice import refuse_driver_contradictions
-from gputax.plan.workload_facts import workload_facts
+from gputax.plan.driver import refuse_driver_contradictions
+from gputax.plan.workloads import workload_facts
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # In a wheel the suites lie inside the package; in a checkout, at its root.

@@ -10,7 +10,7 @@ from gputax.report import wording
 from gputax.report.comparison_tables import metrics_table, overhead_cell, pairs_cell, reason, verdict_cell
 from gputax.report.grouping import Compared, Pair
 from gputax.report.model import Cell, Column, Fact, Table, text_cell
-from gputax.results.comparison import Verdict
+from gputax.results.documents.comparison import Verdict
 
 # The worst first: one metric over its budget fails the layer, one that cannot be judged leaves it open.
 SEVERITY: tuple[Verdict, ...] = ("fail", "not comparable", "inconclusive", "pass")

@@ -15,7 +15,7 @@ from gputax.report.grouping import Compared, Pair, by_cell, compared, headline_m
 from gputax.report.layers import waterfalls
 from gputax.report.model import Chart, Column, Section, Table, notes_once, text_cell
 from gputax.report.sources import ComparisonSource
-from gputax.results.comparison import PairSeries
+from gputax.results.documents.comparison import PairSeries
 
 OVERHEAD_CAPTION = (
     "Dot: the overhead. Pale bar: its 95 % interval. Dark tick: the budget. Green pass, red fail, amber open."

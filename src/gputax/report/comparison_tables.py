@@ -9,7 +9,7 @@ from gputax.report import wording
 from gputax.report.grouping import Compared, Pair
 from gputax.report.layers import DERIVED_NOTE, Step, Waterfall
 from gputax.report.model import Cell, Column, Table, Tone, text_cell
-from gputax.results.comparison import ComparedMetric
+from gputax.results.documents.comparison import ComparedMetric
 
 METRIC_COLUMNS = (
     Column("cell", "cell"),

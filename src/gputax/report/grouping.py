@@ -9,8 +9,8 @@ from gputax.plan.metrics import METRICS
 from gputax.report.distributions import Curve
 from gputax.report.sources import ComparisonSource, RunSource
 from gputax.report.wording import cell_title, finite
-from gputax.results.comparison import ComparedMetric, Side
-from gputax.results.record import Benchmark
+from gputax.results.documents.comparison import ComparedMetric, Side
+from gputax.results.documents.run import Benchmark
 
 # What each scenario is judged by; where that has no number (too few samples), the next that has one.
 HEADLINE = {

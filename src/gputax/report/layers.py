@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gputax.plan.budgets import layers_of
 from gputax.report.grouping import Compared
 from gputax.report.wording import finite, known_bounds
-from gputax.results.comparison import ComparedMetric, Verdict
+from gputax.results.documents.comparison import ComparedMetric, Verdict
 from gputax.stats.estimates import log_of_percent, percent_of_log
 
 DERIVED_NOTE = (

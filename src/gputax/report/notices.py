@@ -17,9 +17,9 @@ from gputax.report.shared_points import (
     technique_title,
 )
 from gputax.report.sources import ComparisonSource, RunSource, Sources
-from gputax.results.comparison import Resolution
-from gputax.results.record import Benchmark, WarningRecord
-from gputax.results.sharing import NeighbourRow, SharingRecord
+from gputax.results.documents.comparison import Resolution
+from gputax.results.documents.run import Benchmark, WarningRecord
+from gputax.results.documents.sharing import NeighbourRow, SharingRecord
 
 # The tables explain their own dashes.
 EXPLAINED_BY_TABLES = ("too-few-samples",)

@@ -16,9 +16,9 @@ from gputax.report.exporters.json_text import json_text
 from gputax.report.exporters.markdown_text import MARKER, markdown_text
 from gputax.report.model import Report
 from gputax.report.svg import charts_available, standalone_svg
-from gputax.results.comparison import COMPARISON_NAME
+from gputax.results.documents.comparison import COMPARISON_NAME
+from gputax.results.documents.sharing import SHARING_NAME
 from gputax.results.files import disk_error, write_text
-from gputax.results.sharing import SHARING_NAME
 from gputax.results.store import RECORD_NAME
 
 Format = Literal["html", "markdown", "json", "csv", "table"]

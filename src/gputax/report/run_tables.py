@@ -10,7 +10,7 @@ from gputax.report import wording
 from gputax.report.grouping import Measured
 from gputax.report.model import Cell, Column, Table, text_cell
 from gputax.report.sources import RunSource, Telemetry
-from gputax.results.record import Benchmark
+from gputax.results.documents.run import Benchmark
 
 CELL_COLUMNS = (
     Column("workload", "workload"),

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputax.plan.sharing import TECHNIQUES
+from gputax.plan.techniques import TECHNIQUES
 from gputax.report import wording
 from gputax.report.sources import SharingSource
-from gputax.results.sharing import IsolationRow, NeighbourRow, SharedCell, SharedRow, SharingRecord
+from gputax.results.documents.sharing import IsolationRow, NeighbourRow, SharedCell, SharedRow, SharingRecord
 
 # How `plan.sharing.ShareCell` names a cell: a failure has only this name.
 CELL_NAME = re.compile(r"(.+)-t(\d+)-r\d+")

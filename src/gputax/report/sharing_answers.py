@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gputax.report import wording
 from gputax.report.model import Fact
 from gputax.report.shared_points import Experiment, Point, fails_by_nature, technique_title
-from gputax.results.sharing import NeighbourRow, SharedFigure, SharedRow
+from gputax.results.documents.sharing import NeighbourRow, SharedFigure, SharedRow
 
 LOWEST = "lowest"
 ONLY = "the only figure"

@@ -9,7 +9,7 @@ from gputax.report import wording
 from gputax.report.fingerprints import flattened
 from gputax.report.model import Cell, Column, Table, text_cell
 from gputax.report.shared_points import Experiment, cell_reasons, is_stand_in, technique_title
-from gputax.results.sharing import SharedCell, TenantResult
+from gputax.results.documents.sharing import SharedCell, TenantResult
 
 CELL_COLUMNS = (
     Column("cell", "cell"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gputax.errors import ResultsError
 from gputax.report.wording import plain
-from gputax.results.sharing import NeighbourRow, SharedCell, SharedRow, SharingRecord
+from gputax.results.documents.sharing import NeighbourRow, SharedCell, SharedRow, SharingRecord
 
 LATENCIES = ("mean_ms", "p50_ms", "p90_ms", "p99_ms")
 # A sum of floats may miss 1 by its last digits.

@@ -9,7 +9,7 @@ from gputax.report import wording
 from gputax.report.model import Cell, Column, Table, text_cell
 from gputax.report.shared_points import Experiment, Point, is_stand_in
 from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, at_most_tenants, ranked
-from gputax.results.sharing import SharedFigure, SharedRow
+from gputax.results.documents.sharing import SharedFigure, SharedRow
 
 TECHNIQUE = Column("technique", "technique")
 TENANTS = Column("tenants", "tenants", align="right")

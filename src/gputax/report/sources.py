@@ -15,10 +15,10 @@ from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
 from gputax.report.sample_files import ALL_READABLE, Unreadable, unreadable
 from gputax.report.sharing_checks import refuse_nonsense
 from gputax.report.wording import plain
-from gputax.results.comparison import COMPARISON_NAME, COMPARISON_SCHEMA_VERSION, Comparison
+from gputax.results.documents.comparison import COMPARISON_NAME, COMPARISON_SCHEMA_VERSION, Comparison
+from gputax.results.documents.run import Benchmark, RunRecord
+from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
 from gputax.results.reading import checked, read_json
-from gputax.results.record import Benchmark, RunRecord
-from gputax.results.sharing import SHARING_NAME, SharingRecord
 from gputax.results.sharing_store import read_sharing_file
 from gputax.results.store import RECORD_NAME, read_record, read_samples
 

@@ -42,7 +42,7 @@ from gputax.report.sharing_sections import (
 )
 from gputax.report.sharing_tables import answer_table as sharing_table
 from gputax.report.sources import ComparisonSource, Sources, cleaned
-from gputax.results.comparison import Comparison
+from gputax.results.documents.comparison import Comparison
 
 
 def report_on(comparison: Comparison, where: str = "") -> Report:

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from gputax.plan.metrics import METRICS
-from gputax.results.comparison import ComparedMetric, Verdict
+from gputax.results.documents.comparison import ComparedMetric, Verdict
 from gputax.results.importers.source import UNKNOWN, UNNAMED
 from gputax.stats.percentiles import floor_for
 

@@ -7,7 +7,7 @@ all operations below them is for people: the record beside it has every number.
 from __future__ import annotations
 
 from gputax.plan.micro import OPERATIONS, is_micro
-from gputax.results.record import Benchmark, RunRecord
+from gputax.results.documents.run import Benchmark, RunRecord
 
 FILE_NAME = "micro_results.txt"
 HEADINGS = ("operation", "ops/sec", "mean us", "p50 us", "p90 us", "p99 us", "GB/s", "runs")

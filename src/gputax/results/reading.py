@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from gputax.errors import ResultsError
+from gputax.results.documents.run import Document
 from gputax.results.importers.source import printable
-from gputax.results.record import Document
 
 Kind = TypeVar("Kind", bound=Document)
 

@@ -6,9 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-from gputax.results.comparison import COMPARISON_SCHEMA_VERSION, Comparison
-from gputax.results.record import SCHEMA_VERSION, Document, RunRecord
-from gputax.results.sharing import SHARING_SCHEMA_VERSION, SharingRecord
+from gputax.results.documents.comparison import COMPARISON_SCHEMA_VERSION, Comparison
+from gputax.results.documents.run import SCHEMA_VERSION, Document, RunRecord
+from gputax.results.documents.sharing import SHARING_SCHEMA_VERSION, SharingRecord
 
 SCHEMAS: dict[str, tuple[type[Document], int]] = {
     "benchmark_results": (RunRecord, SCHEMA_VERSION),

@@ -6,9 +6,9 @@ import datetime
 from pathlib import Path
 
 from gputax.errors import ResultsError, UsageError
+from gputax.results.documents.sharing import SHARING_NAME, SHARING_SCHEMA_VERSION, SharingRecord
 from gputax.results.files import write_text
 from gputax.results.reading import checked, read_json
-from gputax.results.sharing import SHARING_NAME, SHARING_SCHEMA_VERSION, SharingRecord
 from gputax.results.store import RECORD_NAME, ResultDirectory
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import PreflightError, ResultsError
+from gputax.results.documents.run import SCHEMA_VERSION, RunRecord
 from gputax.results.files import disk_error, probe_directory, replacing, write_text
 from gputax.results.reading import checked, read_json
-from gputax.results.record import SCHEMA_VERSION, RunRecord
 
 RECORD_NAME = "benchmark_results.json"
 

@@ -21,10 +21,10 @@ from gputax.worker.measurement import measure, measure_slot
 from gputax.worker.preparation import Prepared, prepare
 from gputax.worker.protocol import PROTOCOL_VERSION, decode_message, encode_message
 from gputax.worker.scratch import remove_scratch
-from gputax.worker.tenant_info import PORT_VARIABLE, tenant_labels
+from gputax.worker.tenant.info import PORT_VARIABLE, tenant_labels
 
 if TYPE_CHECKING:
-    from gputax.worker.metrics import TenantMetrics
+    from gputax.worker.tenant.metrics import TenantMetrics
 
 PROGRESS_INTERVAL_S = 0.5
 
@@ -123,7 +123,7 @@ class Worker:
 
                 return {"driver": driver_facts()}
             case "describe" if request.get("about") == "isolation":
-                from gputax.worker.isolation import probe
+                from gputax.worker.isolation.walls import probe
 
                 return {"isolation": probe(request)}
             case "describe" if request.get("about") == "clock":
@@ -205,8 +205,8 @@ def _served_metrics() -> TenantMetrics | None:
     if not os.environ.get(PORT_VARIABLE):
         return None
     # Imported here: a worker without metrics needs neither the library nor its 160 ms.
-    from gputax.worker.metrics import TenantMetrics, server_from_variables
-    from gputax.worker.tally import Tally
+    from gputax.worker.tenant.metrics import TenantMetrics, server_from_variables
+    from gputax.worker.tenant.tally import Tally
 
     metrics = TenantMetrics(Tally())
     server_from_variables(metrics)

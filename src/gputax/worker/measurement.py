@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
 from gputax.plan.load import Load
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 from gputax.worker.loads import closed_loop, loadgen
 from gputax.worker.preparation import Prepared
 from gputax.worker.probes.disturbance import disturbances

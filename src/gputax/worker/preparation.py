@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from gputax.plan.cells import Setup
-from gputax.plan.engine_spec import parse_engine
-from gputax.plan.warnings import Notice
+from gputax.plan.engines import parse_engine
+from gputax.plan.notices import Notice
 from gputax.worker.engines import load_engine
 from gputax.worker.engines.engine import Engine, EngineRequest
 from gputax.worker.probes.cpu_allowance import cpu_allowance

@@ -14,8 +14,8 @@ from gputax.advise.table import from_record
 from gputax.advise.targets import Question, parse_targets
 from gputax.advise.wording import answer, model_lines, notes
 from gputax.errors import ResultsError, UsageError
-from gputax.results.sharing import SharedCell
-from tests.unit.advise.records import cell, cells, contention, partition, record, turns
+from gputax.results.documents.sharing import SharedCell
+from tests.builders.sharing_records import cell, cells, contention, partition, record, turns
 
 
 def asked(*slo: str, **more: object) -> Question:

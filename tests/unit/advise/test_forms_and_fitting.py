@@ -10,7 +10,7 @@ import pytest
 from gputax.advise.fitting import fit, left_out_errors, observe
 from gputax.advise.forms import CONTENDED, FORMS, LARGEST_CONTENTION, PARTITION, TURNS, Form
 from gputax.errors import ResultsError
-from tests.unit.advise.records import Latency, contention, partition, turns
+from tests.builders.sharing_records import Latency, contention, partition, turns
 
 TRUTHS = [(TURNS, turns(), (10.0, 10.0)), (CONTENDED, contention(), (10.0, 0.4)), (PARTITION, partition(), (40.0,))]
 COUNTS = (1, 3, 5, 7)

@@ -7,8 +7,8 @@ import pytest
 from gputax.advise.models import Fitted, Refused, fit_all, fit_or_refuse, forms_for
 from gputax.advise.sources import published_table
 from gputax.advise.table import from_record
-from gputax.plan.sharing import TECHNIQUES
-from tests.unit.advise.records import Latency, cell, cells, contention, partition, record, turns
+from gputax.plan.techniques import TECHNIQUES
+from tests.builders.sharing_records import Latency, cell, cells, contention, partition, record, turns
 
 
 def only(*found: Fitted | Refused) -> Fitted:

@@ -14,9 +14,9 @@ import gputax.advise
 from gputax.advise.sources import PUBLISHED, published_table, read_table
 from gputax.advise.table import from_record
 from gputax.errors import ResultsError, UsageError
-from gputax.results.record import WarningRecord
-from gputax.results.sharing import NeighbourRow, SharedFigure
-from tests.unit.advise.records import CPU, cell, cells, contention, partition, record
+from gputax.results.documents.run import WarningRecord
+from gputax.results.documents.sharing import NeighbourRow, SharedFigure
+from tests.builders.sharing_records import CPU, cell, cells, contention, partition, record
 
 
 def test_the_users_mean_is_all_time_over_all_inferences() -> None:

@@ -10,7 +10,7 @@ from gputax.advise.ratios import ratio_of
 from gputax.advise.table import Series, from_record
 from gputax.advise.targets import Question, Target, parse_target, parse_targets
 from gputax.errors import UsageError
-from tests.unit.advise.records import cell, cells, contention, record
+from tests.builders.sharing_records import cell, cells, contention, record
 
 
 def series(*found: object, **changes: object) -> Series:

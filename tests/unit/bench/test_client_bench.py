@@ -8,7 +8,7 @@ import pytest
 
 from bench import client as bench
 from bench.client import Pair, client_figures, figures_of
-from gputax.worker.tally import Tally
+from gputax.worker.tenant.tally import Tally
 
 ENGINE = "synthetic:latency_us=2000"
 

@@ -17,7 +17,7 @@ from gputax.advise.targets import Question, parse_targets
 from gputax.cli.advise import advise as advise_verb
 from gputax.cli.advise_table import advise_table, shown_rows
 from gputax.errors import ResultsError, UsageError
-from tests.unit.advise.records import CPU, cell, cells, contention, partition, record, turns
+from tests.builders.sharing_records import CPU, cell, cells, contention, partition, record, turns
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 

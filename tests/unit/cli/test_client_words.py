@@ -13,8 +13,8 @@ from gputax.cli.client import client, time_ns
 from gputax.cli.client_summary import Summary, one_line, progress_line
 from gputax.errors import EngineError, GputaxError, UsageError
 from gputax.plan.cells import Setup
-from gputax.worker.client import Course, TenantPlan
-from gputax.worker.tally import Tally
+from gputax.worker.tenant.client import Course, TenantPlan
+from gputax.worker.tenant.tally import Tally
 
 SECOND_NS = 10**9
 LABELS = {"device": "cpu", "device_label": "CPU (A CPU), not a GPU", "technique": "cpu-shared"}

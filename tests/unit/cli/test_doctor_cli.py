@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from gputax.cli import doctor as module
 from gputax.cli.doctor import doctor, marks_for, render, wants_colour
-from gputax.environments.doctor import Finding
+from gputax.doctor.machine import Finding
 from gputax.errors import UsageError
 
 FINDINGS = [

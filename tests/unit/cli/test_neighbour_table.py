@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gputax.cli.neighbour_table import neighbour_lines
-from gputax.results.record import Failure, WarningRecord
-from gputax.results.sharing import IsolationRow, NeighbourRow, SharedFigure, SharingRecord
+from gputax.results.documents.run import Failure, WarningRecord
+from gputax.results.documents.sharing import IsolationRow, NeighbourRow, SharedFigure, SharingRecord
 
 
 def row(technique: str, aggressor: Any, value: float | None, **changes: Any) -> NeighbourRow:

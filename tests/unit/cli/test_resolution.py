@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gputax.cli.resolution import minutes_for, sentences
-from gputax.results.comparison import Resolution
+from gputax.results.documents.comparison import Resolution
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 

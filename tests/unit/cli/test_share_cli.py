@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gputax.cli.share import exit_code, share_plan
-from gputax.results.record import Failure
-from gputax.results.sharing import IsolationRow, SharingRecord
+from gputax.results.documents.run import Failure
+from gputax.results.documents.sharing import IsolationRow, SharingRecord
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 DEFAULTS: dict[str, Any] = {

@@ -15,8 +15,8 @@ from gputax.cli.gate import exit_code
 from gputax.compare.document import compare_sources, with_own_labels
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budgets, parse_budgets
-from gputax.plan.warnings import Notice
-from gputax.results.comparison import ComparedMetric, Comparison
+from gputax.plan.notices import Notice
+from gputax.results.documents.comparison import ComparedMetric, Comparison
 from gputax.results.importers.source import CellSamples
 
 Make = Callable[..., Any]

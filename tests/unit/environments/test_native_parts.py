@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from gputax.environments.checks.native import check_native, native_facts
-from gputax.environments.driver_library import driver_library, given_library, library_variables
+from gputax.doctor.native import check_native, native_facts
+from gputax.environments.driver import driver_library, given_library, library_variables
 from gputax.environments.native_parts import PROXY, native_part
 from gputax.errors import PreflightError, UsageError
-from gputax.plan.driver_choice import DriverChoice
+from gputax.plan.driver import DriverChoice
 
 
 @pytest.fixture

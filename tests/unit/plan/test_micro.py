@@ -5,7 +5,7 @@ import pytest
 from gputax.errors import UsageError
 from gputax.plan.cells import Setup
 from gputax.plan.claims import claim, device_label
-from gputax.plan.driver_choice import driver_choice, refuse_driver_contradictions, share_a_worker
+from gputax.plan.driver import driver_choice, refuse_driver_contradictions, share_a_worker
 from gputax.plan.micro import OPERATIONS, engine_for, expanded, is_micro, known_names
 from gputax.plan.suites import Choices, load_suite, parse_suite, plan_cells
 

@@ -6,7 +6,7 @@ import pytest
 
 from gputax.errors import UsageError
 from gputax.plan.cells import Setup
-from gputax.plan.engine_spec import CHOICES, parse_engine
+from gputax.plan.engines import CHOICES, parse_engine
 from gputax.plan.neighbours import AGGRESSORS, KINDS, aggressor_setup, checked_kinds, checked_victim, family_of
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from gputax.report.answers import answer_sentence, answer_table, layer_answer
 from gputax.report.grouping import compared, pairs_of
 from gputax.report.story import build_report, report_on
-from gputax.results.comparison import ComparedMetric
-from tests.unit.report.documents import CPU, comparison, metric, p99, sources
+from gputax.results.documents.comparison import ComparedMetric
+from tests.builders.documents import CPU, comparison, metric, p99, sources
 
 FAIL = {"verdict": "fail", "reason": "lower bound is above the budget"}
 OPEN = {"verdict": "inconclusive", "ci95_percent": (4.0, 6.0), "pairs_needed": 400}

@@ -18,7 +18,7 @@ from gputax.report.charts.waterfall import waterfall_chart
 from gputax.report.grouping import Compared, chart_groups, curves_of, measured_cells
 from gputax.report.layers import waterfalls
 from gputax.report.story import build_report
-from tests.unit.report.documents import (
+from tests.builders.documents import (
     CPU,
     benchmark,
     comparison,

@@ -12,7 +12,7 @@ from gputax.report.distributions import (
     rate_interval,
 )
 from gputax.stats.percentiles import floor_for, percentile
-from tests.unit.report.documents import columns
+from tests.builders.documents import columns
 
 
 def test_a_million_samples_become_a_few_hundred_points() -> None:

@@ -21,8 +21,8 @@ from gputax.report.exporters.json_text import json_text
 from gputax.report.exporters.markdown_text import escaped, markdown_text
 from gputax.report.model import Cell, Column, Report, Table
 from gputax.report.story import build_report
-from gputax.results.record import LoadGenVerdict
-from tests.unit.report.documents import CPU, HOSTILE, benchmark, comparison, metric, p99, run_source, side, sources
+from gputax.results.documents.run import LoadGenVerdict
+from tests.builders.documents import CPU, HOSTILE, benchmark, comparison, metric, p99, run_source, side, sources
 
 FORMULA = '=HYPERLINK("http://evil","x")'
 LINK = "[click](javascript:alert(1)) | `x` <b>"

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gputax.report.layers import waterfalls
-from tests.unit.report.documents import row
+from tests.builders.documents import row
 
 
 def test_a_chain_adds_up() -> None:

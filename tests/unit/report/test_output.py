@@ -12,7 +12,7 @@ from gputax.report.model import Report
 from gputax.report.output import FORMATS, SUFFIXES, format_of, is_ours, save_report
 from gputax.report.story import build_report
 from gputax.results.store import RECORD_NAME
-from tests.unit.report.documents import comparison, run_source, sources
+from tests.builders.documents import comparison, run_source, sources
 
 
 @pytest.fixture(scope="module")

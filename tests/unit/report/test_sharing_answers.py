@@ -7,10 +7,10 @@ from gputax.report.shared_points import experiments_of
 from gputax.report.sharing_answers import at_most_tenants, ranked, sharing_answers
 from gputax.report.sources import Sources
 from gputax.report.story import build_report
-from gputax.results.record import Failure
-from gputax.results.sharing import NeighbourRow, SharedFigure, SharedRow, SharingRecord
-from tests.unit.report.documents import CPU, comparison, metric, run_source, sources
-from tests.unit.report.shared_documents import (
+from gputax.results.documents.run import Failure
+from gputax.results.documents.sharing import NeighbourRow, SharedFigure, SharedRow, SharingRecord
+from tests.builders.documents import CPU, comparison, metric, run_source, sources
+from tests.builders.shared_documents import (
     GPU,
     figure,
     gpu_record,

@@ -15,9 +15,9 @@ from gputax.report.charts.theme import PALETTE, SHAPES, colour
 from gputax.report.shared_points import Experiment, experiments_of, techniques_of
 from gputax.report.story import build_report
 from gputax.report.svg import inline_svg
-from gputax.results.sharing import SharedFigure, SharingRecord
-from tests.unit.report.documents import CPU
-from tests.unit.report.shared_documents import (
+from gputax.results.documents.sharing import SharedFigure, SharingRecord
+from tests.builders.documents import CPU
+from tests.builders.shared_documents import (
     GPU,
     figure,
     gpu_record,

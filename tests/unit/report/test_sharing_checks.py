@@ -12,11 +12,11 @@ from gputax.errors import ResultsError
 from gputax.report.sharing_checks import refuse_nonsense
 from gputax.report.sources import SHARING_NAME, SharingSource, Sources, read_sources
 from gputax.report.story import build_report
+from gputax.results.documents.sharing import SharingRecord
 from gputax.results.files import write_text
-from gputax.results.sharing import SharingRecord
 from gputax.results.store import ResultDirectory
-from tests.unit.report.documents import columns
-from tests.unit.report.shared_documents import (
+from tests.builders.documents import columns
+from tests.builders.shared_documents import (
     cross_check,
     figure,
     gpu_record,

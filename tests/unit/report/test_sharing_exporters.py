@@ -19,11 +19,11 @@ from gputax.report.model import Report
 from gputax.report.output import FORMATS, Format, report_text, save_report
 from gputax.report.sources import SHARING_NAME, Sources, cleaned, read_sources
 from gputax.report.story import build_report
+from gputax.results.documents.run import Failure, WarningRecord
+from gputax.results.documents.sharing import SharedFigure, SharingRecord
 from gputax.results.files import write_text
-from gputax.results.record import Failure, WarningRecord
-from gputax.results.sharing import SharedFigure, SharingRecord
-from tests.unit.report.documents import CPU, HOSTILE, comparison, run_source, sources
-from tests.unit.report.shared_documents import (
+from tests.builders.documents import CPU, HOSTILE, comparison, run_source, sources
+from tests.builders.shared_documents import (
     GPU,
     figure,
     gpu_record,

@@ -9,10 +9,10 @@ from gputax.errors import ResultsError
 from gputax.report.model import Report, Table
 from gputax.report.sharing_cells import MOST_ROWS
 from gputax.report.story import build_report
-from gputax.results.record import Failure, WarningRecord
-from gputax.results.sharing import SharingRecord
-from tests.unit.report.documents import CPU
-from tests.unit.report.shared_documents import (
+from gputax.results.documents.run import Failure, WarningRecord
+from gputax.results.documents.sharing import SharingRecord
+from tests.builders.documents import CPU
+from tests.builders.shared_documents import (
     GPU,
     TENANTS,
     cross_check,

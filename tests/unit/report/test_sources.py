@@ -14,10 +14,10 @@ from gputax.errors import ResultsError
 from gputax.report.output import FORMATS, Format, report_text
 from gputax.report.sources import DUET_SAMPLES, cleaned, read_comparison, read_sources
 from gputax.report.story import build_report, report_on
-from gputax.results.comparison import COMPARISON_NAME
+from gputax.results.documents.comparison import COMPARISON_NAME
 from gputax.results.files import write_text
 from gputax.results.store import RECORD_NAME, ResultDirectory
-from tests.unit.report.documents import (
+from tests.builders.documents import (
     CPU,
     benchmark,
     columns,

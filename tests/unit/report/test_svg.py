@@ -10,7 +10,7 @@ from gputax.report import svg
 from gputax.report.model import Chart
 from gputax.report.story import report_on
 from gputax.report.svg import inline_svg, standalone_svg
-from tests.unit.report.documents import HOSTILE, comparison, metric, series, side
+from tests.builders.documents import HOSTILE, comparison, metric, series, side
 
 pytest.importorskip("vl_convert", reason="charts need vl-convert-python")
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gputax.report import wording
-from tests.unit.report.documents import metric, p99
+from tests.builders.documents import metric, p99
 
 
 @pytest.mark.parametrize(

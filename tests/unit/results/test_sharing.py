@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gputax.errors import ResultsError, UsageError
+from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
 from gputax.results.schema import schema_text
-from gputax.results.sharing import SHARING_NAME, SharingRecord
 from gputax.results.sharing_store import (
     default_sharing_directory,
     discard_sharing,

@@ -12,8 +12,8 @@ import pytest
 from gputax.errors import GputaxError, PreflightError, ResultsError
 from gputax.measure.documents import empty_record
 from gputax.plan.cells import Cell, Setup
+from gputax.results.documents.run import RunRecord
 from gputax.results.files import probe_directory, write_text
-from gputax.results.record import RunRecord
 from gputax.results.schema import SCHEMAS, schema_text
 from gputax.results.store import RECORD_NAME, ResultDirectory, default_directory, read_record, read_samples
 

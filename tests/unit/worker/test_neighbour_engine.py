@@ -16,7 +16,7 @@ import pytest
 
 from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
 from gputax.errors import UsageError
-from gputax.plan.engine_spec import parse_engine
+from gputax.plan.engines import parse_engine
 from gputax.worker.engines import load_engine
 from gputax.worker.engines.engine import Engine, EngineRequest
 from gputax.worker.engines.neighbour_cpu import LEAST_STREAM_BYTES, MOST_STREAM_BYTES, crashing, stream_bytes

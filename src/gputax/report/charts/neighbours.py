@@ -10,7 +10,7 @@ from gputax.report.charts.theme import axis, colour, framed
 from gputax.report.model import Spec
 from gputax.report.shared_points import Experiment, neighbour_reason, technique_title
 from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, slowed
-from gputax.results.sharing import NeighbourRow
+from gputax.results.documents.sharing import NeighbourRow
 
 ROW_HEIGHT = 44
 AGGRESSORS = ("compute", "memory", "copies", "launches", "crash")

@@ -9,7 +9,7 @@ from gputax.report import wording
 from gputax.report.charts.theme import axis, colour, framed, padded, rule, tone_colour
 from gputax.report.grouping import Compared
 from gputax.report.model import Spec
-from gputax.results.comparison import ComparedMetric
+from gputax.results.documents.comparison import ComparedMetric
 
 ROW_HEIGHT = 36
 # +2 ms on something of 2 µs lies at 80,000 %: such a row would press all others to the edge, and stays in the table.

@@ -10,7 +10,7 @@ from gputax.report import wording
 from gputax.report.charts.theme import axis, colour, framed, padded, rule
 from gputax.report.grouping import Compared
 from gputax.report.model import Spec
-from gputax.results.comparison import PairSeries
+from gputax.results.documents.comparison import PairSeries
 
 MOST_POINTS = 400
 

@@ -11,7 +11,7 @@ from gputax.report import wording
 from gputax.report.charts.theme import axis, framed, series_scales, series_shapes
 from gputax.report.model import Spec
 from gputax.report.shared_points import Experiment
-from gputax.results.sharing import SharedFigure, SharedRow
+from gputax.results.documents.sharing import SharedFigure, SharedRow
 
 # Points of several techniques at one number of tenants stand beside each other, or their intervals would hide.
 DODGE = 0.06

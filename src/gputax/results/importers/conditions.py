@@ -7,8 +7,8 @@ from typing import Any
 
 from gputax.plan.comparability import Value, conditions_of_facts
 from gputax.plan.micro import is_micro
+from gputax.results.documents.run import Benchmark, RunRecord
 from gputax.results.importers.source import device_name_of, printable, scenario_named
-from gputax.results.record import Benchmark, RunRecord
 
 _GPU_FIELDS = {
     "gpu_uuid": "uuid",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gputax.errors import ResultsError
-from gputax.results.comparison import COMPARISON_NAME
+from gputax.results.documents.comparison import COMPARISON_NAME
 from gputax.results.importers import loadgen_directory, older_json, pod_log, result_directory, text_results
 from gputax.results.importers.place import Place
 from gputax.results.importers.source import Format, Source, printable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gputax.errors import ResultsError
-from gputax.results.importers.loadgen_logs import LoadGenLog
+from gputax.results.loadgen import LoadGenLog
 
 TITLE = "MLPerf Results Summary"
 # Label of the summary -> key of the detail log, so that both are read by one function.

@@ -10,7 +10,7 @@ from gputax.errors import ResultsError
 from gputax.plan.claims import device_label
 from gputax.plan.comparability import Value
 from gputax.plan.metrics import METRICS
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 from gputax.results.importers.findings import Findings
 from gputax.results.importers.place import Place
 from gputax.results.importers.quantities import COUNTED, TIME_FACTOR

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from gputax.errors import ResultsError
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
+from gputax.results.documents.run import RunRecord
 from gputax.results.importers.place import Place, without_prefix
 from gputax.results.importers.record_source import source_of_record
 from gputax.results.importers.source import Source
 from gputax.results.reading import parse_json
-from gputax.results.record import RunRecord
 from gputax.results.store import record_from_data
 
 BEGIN = "----- gputax result begin -----"

@@ -12,10 +12,10 @@ from gputax.errors import ResultsError
 from gputax.plan.budgets import layers_of
 from gputax.plan.metrics import OVER_BOUND_SHARE
 from gputax.plan.micro import OPERATIONS
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
+from gputax.results.documents.run import Benchmark, RunRecord
 from gputax.results.importers.conditions import record_conditions
 from gputax.results.importers.source import CellSamples, Format, Source, SourceCell, printable, scenario_named, writable
-from gputax.results.record import Benchmark, RunRecord
 from gputax.results.store import read_samples
 
 

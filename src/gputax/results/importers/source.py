@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gputax.plan.cells import SCENARIOS
 from gputax.plan.comparability import Conditions
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 
 Format = Literal["gputax", "loadgen", "older-json", "text", "pod-log"]
 UNKNOWN = "unknown"

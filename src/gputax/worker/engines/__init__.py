@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gputax.errors import unknown_name
-from gputax.plan.engine_spec import ENGINE_OPTIONS
+from gputax.plan.engines import ENGINE_OPTIONS
 from gputax.worker.engines.engine import Engine, EngineRequest
 
 

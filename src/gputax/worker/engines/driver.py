@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gputax.errors import PreflightError, UsageError
-from gputax.plan.driver_choice import SOFTWARE_DEVICE_NAME
+from gputax.plan.driver import SOFTWARE_DEVICE_NAME
 from gputax.plan.micro import OPERATIONS
 from gputax.worker.engines.driver_context import DriverContext, bindings_version
 from gputax.worker.engines.driver_operations import operation_run

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import PreflightError
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 from gputax.worker.engines.engine import EngineRequest
 from gputax.worker.workloads import load_workload
 from gputax.worker.workloads.manifest import ModelFile

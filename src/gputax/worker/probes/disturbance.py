@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 from gputax.worker.probes.series import TelemetrySeries
 
 # NVML's clock event reasons that slow a GPU against the user's will. Not listed: idle (1), clocks set by the

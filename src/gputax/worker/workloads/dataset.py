@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import PreflightError, UsageError
-from gputax.plan.workload_facts import workload_facts
+from gputax.plan.workloads import workload_facts
 from gputax.worker.workloads.resnet50 import CHANNEL_MEANS
 
 _MAP = "val_map.txt"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gputax.errors import PreflightError, UsageError
-from gputax.plan.workload_facts import workload_facts
+from gputax.plan.workloads import workload_facts
 from gputax.worker.workloads.manifest import (
     Manifest,
     ModelFile,

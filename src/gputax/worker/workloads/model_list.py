@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gputax.plan.cells import PRECISIONS
-from gputax.plan.workload_facts import WORKLOADS
+from gputax.plan.workloads import WORKLOADS
 from gputax.worker.workloads import load_workload
 from gputax.worker.workloads.fetch import OFFICIAL, official_path
 from gputax.worker.workloads.manifest import Manifest, damage, manifest_path, model_path, read_manifest

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gputax.errors import ResultsError
+from gputax.results.documents.run import RunRecord
 from gputax.results.importers.detect import read_source
 from gputax.results.importers.pod_log import BEGIN, END, read_block, result_block
-from gputax.results.record import RunRecord
 
 Record = Callable[..., dict[str, Any]]
 PREFIXES = [

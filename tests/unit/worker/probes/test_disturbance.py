@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputax.plan.warnings import Notice
+from gputax.plan.notices import Notice
 from gputax.worker.probes.disturbance import (
     Limits,
     disturbances,

@@ -1,0 +1,152 @@
+"""What a deployment costs: list price times hours, the hours from the deployment's own events."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gputax.deploy.plan import Plan, Rate
+
+METHOD = (
+    "list price x hours; an hour counts from the moment a step began to create the thing until it was removed; "
+    "a GPU node until its autoscaler takes it away. Without tax, traffic, image storage, free tier and discounts."
+)
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CostLine:
+    """One price and how long it ran."""
+
+    rate: Rate
+    hours: float
+    running: bool
+
+    @property
+    def usd(self) -> float:
+        """Dollars for these hours."""
+        return self.rate.usd_per_hour * self.hours
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What was spent, and what runs on."""
+
+    lines: tuple[CostLine, ...]
+
+    @property
+    def usd(self) -> float:
+        """Dollars so far."""
+        return sum(line.usd for line in self.lines)
+
+    @property
+    def usd_per_hour_now(self) -> float:
+        """Dollars per hour from now on."""
+        return sum(line.rate.usd_per_hour for line in self.lines if line.running)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures for `--json`."""
+        return {
+            "usd": round(self.usd, 4),
+            "usd_per_hour_now": round(self.usd_per_hour_now, 4),
+            "lines": [
+                {
+                    "what": line.rate.title,
+                    "usd_per_hour": round(line.rate.usd_per_hour, 5),
+                    "hours": round(line.hours, 4),
+                    "usd": round(line.usd, 4),
+                    "running": line.running,
+                    "method": line.rate.method,
+                }
+                for line in self.lines
+            ],
+        }
+
+
+@dataclass
+class _Meter:
+    """One price's clock while the events are read."""
+
+    counted_s: float = 0.0
+    begun: datetime.datetime | None = None
+    ends: datetime.datetime | None = None
+
+    def start(self, at: datetime.datetime) -> None:
+        self._settle(at)
+        if self.begun is None:
+            self.begun = at
+        self.ends = None
+
+    def stop(self, at: datetime.datetime) -> None:
+        self._settle(at)
+        if self.begun is not None:
+            self.counted_s += (at - self.begun).total_seconds()
+        self.begun = self.ends = None
+
+    def _settle(self, at: datetime.datetime) -> None:
+        """A lingering node that went before `at` stops counting when it went."""
+        if self.begun is not None and self.ends is not None and self.ends <= at:
+            self.counted_s += (self.ends - self.begun).total_seconds()
+            self.begun = self.ends = None
+
+    def line(self, rate: Rate, now: datetime.datetime) -> CostLine:
+        self._settle(now)
+        running = self.begun is not None
+        open_s = (now - self.begun).total_seconds() if self.begun is not None else 0.0
+        return CostLine(rate, (self.counted_s + open_s) / 3600, running)
+
+
+def spent(plan: Plan, events: Iterable[Event], now: datetime.datetime) -> Cost:
+    """Read the diary and add up; things that were there before us are not counted."""
+    meters = {rate.key: _Meter() for rate in plan.rates}
+    busy = {rate.key for rate in plan.rates if rate.while_busy}
+    for event in events:
+        at = moment(str(event["at"]))
+        kind = event["event"]
+        if kind == "step-begun":
+            for key in _keys(plan, str(event["step"]), nested=False):
+                meters[key].start(at)
+        elif kind == "job-ended":
+            for key in busy:
+                if meters[key].begun is not None:
+                    meters[key].ends = at + datetime.timedelta(seconds=plan.linger_s)
+        elif kind == "undone" or (kind == "step-failed" and event.get("left_behind") is False):
+            for key in _keys(plan, str(event["step"]), nested=True):
+                meters[key].stop(at)
+        elif kind == "scaled-to-zero":
+            for key in busy:
+                meters[key].stop(at)
+        elif kind == "destroyed":
+            for meter in meters.values():
+                meter.stop(at)
+    return Cost(tuple(meters[rate.key].line(rate, now) for rate in plan.rates))
+
+
+def _keys(plan: Plan, name: str, nested: bool) -> list[str]:
+    return [key for step in plan.steps if step.name == name or (nested and step.within == name) for key in step.rates]
+
+
+def expected(plan: Plan) -> Cost:
+    """Reckon the plan itself: every step takes its expected time, and all is destroyed after the last one."""
+    total_s = plan.expected_s()
+    begins: dict[str, float] = {}
+    clock_s = 0.0
+    for step in plan.steps:
+        for key in step.rates:
+            begins.setdefault(key, clock_s)
+        clock_s += step.expected_s
+    return Cost(
+        tuple(
+            CostLine(rate, (total_s - begins[rate.key]) / 3600, running=not rate.while_busy)
+            for rate in plan.rates
+            if rate.key in begins
+        )
+    )
+
+
+def moment(text: str) -> datetime.datetime:
+    """Read a time of the diary."""
+    return datetime.datetime.fromisoformat(text)

@@ -1,0 +1,114 @@
+"""Follow one Job to its end: say what its pod waits for, and give up early on what will never start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from gputax.deploy.access import ClusterAccess, Tools
+from gputax.deploy.plan import AwaitJob, Manifest
+from gputax.errors import CellError, GputaxError, ResultsError
+from gputax.kubernetes.objects import RUN_LABEL
+from gputax.kubernetes.watch import PodState, end_words, exit_code, state_of, unschedulable_step
+
+Phase = Literal["absent", "active", "complete", "failed"]
+# The kubelet tries an image again for ever; one that is still missing after this will not come.
+STUCK_LIMIT_S = 45.0
+POLL_S = 3.0
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What a Job's status means."""
+
+    phase: Phase
+    reason: str = ""
+    run_id: str = ""
+
+
+def job_state(job: Manifest | None) -> JobState:
+    """Read a Job's status; pure."""
+    if job is None:
+        return JobState("absent")
+    run_id = str(((job.get("metadata") or {}).get("labels") or {}).get(RUN_LABEL, ""))
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
+            words = ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
+            return JobState("complete" if condition["type"] == "Complete" else "failed", words, run_id)
+    return JobState("active", "", run_id)
+
+
+def pods_of(cluster: ClusterAccess, namespace: str, run_id: str) -> list[Manifest]:
+    """Return the run's pods, oldest first."""
+    pods = cluster.list("Pod", labels={RUN_LABEL: run_id}, namespace=namespace)
+    return sorted(pods, key=lambda pod: str((pod.get("metadata") or {}).get("creationTimestamp") or ""))
+
+
+def await_job(tools: Tools, action: AwaitJob, run_id: str, say: Callable[[str], None]) -> None:
+    """Return when the Job is complete; raise with the cluster's own words when it will not be."""
+    cluster = tools.cluster()
+    started_s = stuck_since_s = tools.seconds()
+    said, was_stuck = "", False
+    while True:
+        job = job_state(cluster.get("Job", action.job, namespace=action.namespace))
+        pods = pods_of(cluster, action.namespace, run_id)
+        if job.phase == "complete":
+            return
+        if job.phase == "failed":
+            raise _failed(action, job, pods)
+        if job.phase == "absent":
+            raise GputaxError("the Job is gone", where=_where(action), next_step="the same command makes it again")
+        state = state_of(pods[-1]) if pods else PodState("waiting", "waiting for the Job's pod")
+        now_s = tools.seconds()
+        if state.words != said and state.reason != "PodCompleted":
+            say(state.words)
+            said = state.words
+        if (state.phase == "stuck") != was_stuck:
+            was_stuck, stuck_since_s = state.phase == "stuck", now_s
+        if was_stuck and now_s - stuck_since_s > STUCK_LIMIT_S:
+            raise _cannot_start(action, state, "name an image that the nodes can pull, with --image")
+        refused = state.reason == "Unschedulable" and now_s - started_s > action.unschedulable_s
+        if refused and not _node_promised(cluster, pods[-1], action.namespace):
+            raise _cannot_start(action, state, unschedulable_step(state.words))
+        if state.phase == "waiting" and now_s - started_s > action.pending_limit_s:
+            raise _cannot_start(action, state, unschedulable_step(state.words))
+        if now_s - started_s > action.limit_s:
+            raise GputaxError(
+                f"the Job has not ended after {action.limit_s:.0f} s",
+                where=_where(action),
+                next_step=f"kubectl -n {action.namespace} logs job/{action.job}",
+            )
+        tools.sleep(POLL_S)
+
+
+def _node_promised(cluster: ClusterAccess, pod: Manifest, namespace: str) -> bool:
+    """Whether the autoscaler said that it adds a node for this pod; who may not read events waits on."""
+    fields = {"involvedObject.name": str(pod["metadata"]["name"]), "involvedObject.kind": "Pod"}
+    try:
+        events = cluster.list("Event", fields=fields, namespace=namespace)
+    except GputaxError:
+        return True
+    return any(event.get("reason") == "TriggeredScaleUp" for event in events)
+
+
+def _failed(action: AwaitJob, job: JobState, pods: list[Manifest]) -> GputaxError:
+    words = end_words(pods[-1]) if pods else ""
+    # gputax in the pod has measured then: as here, some cells failed or are not valid, and the others are kept.
+    kinds: dict[int, type[GputaxError]] = {each.exit_code: each for each in (CellError, ResultsError)}
+    return kinds.get(exit_code(pods[-1]) if pods else 0, GputaxError)(
+        f"the Job failed: {'; '.join(filter(None, (job.reason, words)))}",
+        where=_where(action),
+        # Kubernetes ends the pod at the deadline and takes its log along.
+        next_step="a longer --deadline"
+        if "DeadlineExceeded" in job.reason
+        else f"kubectl -n {action.namespace} logs job/{action.job}",
+    )
+
+
+def _cannot_start(action: AwaitJob, state: PodState, next_step: str) -> GputaxError:
+    return GputaxError(f"the pod cannot start: {state.words}", where=_where(action), next_step=next_step)
+
+
+def _where(action: AwaitJob) -> str:
+    return f"Job {action.job}, namespace {action.namespace}"

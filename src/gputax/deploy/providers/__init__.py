@@ -1,0 +1,1 @@
+"""Where a deployment may run; each provider makes a plan."""

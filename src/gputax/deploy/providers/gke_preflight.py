@@ -1,0 +1,95 @@
+"""What `gke` needs before anything is planned for real: programs, a login, a project, and room in its quota."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from gputax.deploy.access import Tools
+from gputax.deploy.plan import Command
+from gputax.deploy.prices import Prices
+from gputax.deploy.processes import require_program
+from gputax.deploy.providers.gke import GkeChoices
+from gputax.deploy.troubles import last_words
+from gputax.errors import PreflightError, UsageError
+
+_PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+
+
+def check_names(choices: GkeChoices) -> None:
+    """Refuse names that Google would refuse, before a command is built from them."""
+    if not _PROJECT.fullmatch(choices.project) and choices.project != GkeChoices.project:
+        raise UsageError(f"{choices.project!r} is no project id", next_step="gcloud projects list")
+    for option, name in (("--cluster", choices.cluster), ("--repository", choices.repository)):
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{option} {name!r}: small letters, digits and dashes, at most 40, beginning with a letter"
+            )
+
+
+def find_project(given: str, environ: Mapping[str, str], tools: Tools | None) -> str:
+    """Return the project: as given, from the environment, or gcloud's own setting; None is built in."""
+    named = given or environ.get("CLOUDSDK_CORE_PROJECT", "") or environ.get("GOOGLE_CLOUD_PROJECT", "")
+    if named or tools is None:
+        return named
+    require_program("gcloud")
+    found = tools.ask(Command(("gcloud", "config", "get-value", "project")))
+    if found.exit_code != 0 or not found.output or found.output == "(unset)":
+        raise PreflightError(
+            "no Google Cloud project is chosen",
+            where="gcloud config",
+            next_step="gputax deploy gke --project PROJECT_ID, or gcloud config set project PROJECT_ID",
+        )
+    return found.output.split()[-1]
+
+
+def check_account(choices: GkeChoices, tools: Tools) -> None:
+    """Refuse to begin without a login or without the project."""
+    require_program("gcloud")
+    account = tools.ask(Command(("gcloud", "auth", "list", "--filter=status:ACTIVE", "--format=value(account)")))
+    if account.exit_code != 0 or not account.output:
+        raise PreflightError("not logged in to Google Cloud", where="gcloud auth list", next_step="gcloud auth login")
+    project = tools.ask(Command(("gcloud", "projects", "describe", choices.project, "--format=value(lifecycleState)")))
+    if project.exit_code != 0 or project.output != "ACTIVE":
+        raise PreflightError(
+            f"the project {choices.project} cannot be used: {last_words(project.output)}",
+            where="gcloud projects describe",
+            next_step="gcloud projects list shows yours; give one with --project",
+        )
+
+
+def check_programs(choices: GkeChoices, build: bool, source: Path) -> None:
+    """Refuse to begin without the programs and files that later steps call."""
+    require_program("gke-gcloud-auth-plugin")
+    if build:
+        require_program(choices.builder)
+        if not (source / "docker/Dockerfile").is_file():
+            raise PreflightError(
+                "the image is built from docker/Dockerfile, which is not here",
+                where=str(source.resolve()),
+                next_step="run it in a clone of gputax, or give a finished image with --image REFERENCE",
+            )
+
+
+def check_quota(choices: GkeChoices, prices: Prices, tools: Tools) -> None:
+    """Refuse to begin where the region's GPU quota is full; what cannot be asked is left to the cloud."""
+    words = ("compute", "regions", "describe", choices.region, "--format=json(quotas)", f"--project={choices.project}")
+    found = tools.ask(Command(("gcloud", *words)))
+    if found.exit_code != 0:
+        return
+    metric = ("PREEMPTIBLE_" if choices.spot else "") + prices.accelerators[choices.accelerator].quota
+    try:
+        quotas = {each["metric"]: each["limit"] - each["usage"] for each in json.loads(found.output)["quotas"]}
+    except (ValueError, KeyError, TypeError):
+        return
+    free = quotas.get(metric)
+    if free is not None and free < choices.accelerator_count:
+        other = "--spot has a quota of its own, " if not choices.spot else ""
+        raise PreflightError(
+            f"the quota {metric} of {choices.region} has {free:g} left, {choices.accelerator_count} is needed",
+            where=f"project {choices.project}",
+            next_step=f"{other}another --zone, or ask for more: console.cloud.google.com/iam-admin/quotas",
+        )

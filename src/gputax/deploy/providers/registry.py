@@ -1,0 +1,40 @@
+"""The providers by name, and how recorded choices become a plan again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gputax.deploy.access import RealTools
+from gputax.deploy.benchmark_steps import BenchmarkChoices
+from gputax.deploy.plan import Plan
+from gputax.deploy.prices import load_prices
+from gputax.deploy.providers.current import CurrentChoices, current_plan
+from gputax.deploy.providers.gke import GkeChoices, gke_plan
+from gputax.deploy.state import State
+from gputax.errors import unknown_name
+
+PROVIDERS: dict[str, str] = {
+    "current": "the cluster of your kubeconfig",
+    "gke": "a new cluster with a GPU node pool on Google Kubernetes Engine",
+}
+
+
+def plan_of(provider: str, choices: Mapping[str, Any], run_id: str, results: Path) -> Plan:
+    """Build the plan from the choices alone; the same choices give the same plan."""
+    benchmark = BenchmarkChoices(**choices["benchmark"])
+    if provider == "current":
+        return current_plan(CurrentChoices(**choices["current"]), benchmark, run_id, str(results))
+    if provider == "gke":
+        prices = load_prices(Path(choices["prices"]) if choices.get("prices") else None)
+        build = bool(choices.get("build", True))
+        return gke_plan(GkeChoices(**choices["gke"]), benchmark, run_id, str(results), prices, build=build)
+    raise unknown_name("provider", provider, PROVIDERS)
+
+
+def tools_for(plan: Plan, state: State) -> RealTools:
+    """Return the tools that reach this deployment's own cluster, and no other."""
+    place = state.choices.get("current") or {}
+    namespace = str(state.choices["benchmark"]["namespace"])
+    return RealTools(plan.kubeconfig, str(place.get("context", "")), namespace, str(place.get("server", "")))

@@ -1,0 +1,225 @@
+"""A deployment on disk: its state, its diary and its log, so that any later command can go on from there."""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gputax.deploy.redaction import redacted
+from gputax.errors import GputaxError, PreflightError, ResultsError, UsageError
+from gputax.results.files import disk_error, write_text
+
+SCHEMA_VERSION = 1
+FOLDER = "deployment"
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """Where one step stands. `ours` tells whether we made the thing, and so may remove it."""
+
+    state: str = "to do"  # to do, running, done, failed, interrupted, undone
+    begun_at: str = ""
+    ended_at: str = ""
+    ours: bool = False
+    how: str = ""  # applied, found
+    error: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a later command must know; no secrets."""
+
+    provider: str
+    run_id: str
+    created_at: str
+    choices: Mapping[str, Any]
+    idle_limit_s: float
+    steps: Mapping[str, StepRecord] = field(default_factory=dict)
+    destroyed_at: str = ""
+    earlier_runs: tuple[str, ...] = ()
+    """Runs of this deployment before the one of now: what carries their ids is ours too."""
+    schema_version: int = SCHEMA_VERSION
+
+    def record(self, step: str) -> StepRecord:
+        """Return where a step stands."""
+        return self.steps.get(step, StepRecord())
+
+    def made(self, run_id: str) -> bool:
+        """Whether an object with this run's id is of this deployment."""
+        return run_id in (self.run_id, *self.earlier_runs)
+
+    def with_record(self, step: str, record: StepRecord) -> State:
+        """Return the state with one step changed."""
+        return replace(self, steps={**self.steps, step: record})
+
+
+class Deployment:
+    """The directory `results/NAME/deployment` and what is written there."""
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        self.path = results / FOLDER
+        self._state: State | None = None
+
+    @property
+    def state_path(self) -> Path:
+        """The state's file."""
+        return self.path / "state.json"
+
+    @property
+    def log_path(self) -> Path:
+        """The log of every command's output."""
+        return self.path / "deployment.log"
+
+    def exists(self) -> bool:
+        """Whether anything was begun here."""
+        return self.state_path.exists()
+
+    @property
+    def state(self) -> State:
+        """Read the state once."""
+        if self._state is None:
+            self._state = _read_state(self.state_path)
+        return self._state
+
+    def hold(self, state: State) -> None:
+        """Go on with this state; it is written with the first change."""
+        self._state = state
+
+    def save(self, state: State) -> None:
+        """Replace the state in one step."""
+        self._state = state
+        write_text(self.state_path, json.dumps(asdict(state), indent=2) + "\n")
+
+    def event(self, kind: str, **details: Any) -> None:
+        """Add one line to the diary."""
+        self._append(self.path / "events.jsonl", json.dumps({"at": now_text(), "event": kind, **details}) + "\n")
+
+    def log(self, text: str) -> None:
+        """Add lines to the log, each with its time, without secrets."""
+        stamp = now_text()
+        self._append(self.log_path, "".join(f"{stamp} {line}\n" for line in redacted(text).splitlines()))
+
+    def _append(self, path: Path, text: str) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as file:
+                file.write(text)
+        except OSError as error:
+            raise disk_error(path, error) from error
+
+    def events(self) -> list[dict[str, Any]]:
+        """Read the diary; a line cut short by a crash is left out."""
+        path = self.path / "events.jsonl"
+        found = []
+        for line in path.read_text().splitlines() if path.exists() else []:
+            with suppress(ValueError):
+                found.append(json.loads(line))
+        return found
+
+    def log_tail(self, lines: int) -> list[str]:
+        """Return the last lines of the log."""
+        return self.log_path.read_text().splitlines()[-lines:] if self.log_path.exists() else []
+
+    def at_work(self) -> bool:
+        """Whether another command is at work here; the kernel forgets the lock of one that was killed."""
+        try:
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let one command at a time change this deployment."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise disk_error(self.path, error) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise PreflightError(
+                "another gputax is at work on this deployment",
+                where=str(self.path),
+                next_step=f"gputax status --out {self.results} --watch",
+            ) from error
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _read_state(path: Path) -> State:
+    try:
+        data = json.loads(path.read_text())
+        if data.get("schema_version", 0) > SCHEMA_VERSION:
+            raise ResultsError("this deployment was made by a newer gputax", where=str(path))
+        steps = {name: StepRecord(**record) for name, record in data.pop("steps").items()}
+        earlier = tuple(data.pop("earlier_runs", ()))
+        return State(**data, steps=steps, earlier_runs=earlier)
+    except FileNotFoundError as error:
+        raise UsageError("no deployment here", where=str(path.parent), next_step="gputax deploy") from error
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ResultsError(f"the deployment's state cannot be read: {error}", where=str(path)) from error
+
+
+def find_deployment(out: str, root: Path = Path("results")) -> Deployment:
+    """Return the deployment that is meant: the named one, or the only one there is."""
+    if out:
+        deployment = Deployment(Path(out))
+        if not deployment.exists():
+            raise UsageError("no deployment here", where=str(deployment.path), next_step="gputax deploy")
+        return deployment
+    found = [Deployment(path.parent.parent) for path in sorted(root.glob(f"*/{FOLDER}/state.json"))]
+    alive = [deployment for deployment in found if not deployment.state.destroyed_at]
+    chosen = alive or found
+    if not chosen:
+        raise UsageError("no deployment under results/", next_step="gputax deploy current, or gputax deploy gke")
+    if len(chosen) > 1:
+        names = ", ".join(str(deployment.results) for deployment in chosen)
+        raise UsageError(f"there are {len(chosen)} deployments: {names}", next_step=f"--out {chosen[0].results}")
+    return chosen[0]
+
+
+def forgotten(root: Path, now: datetime.datetime) -> list[tuple[Deployment, float]]:
+    """Return the clusters of ours that are idle for longer than their limit, with the seconds since the last event.
+
+    A cluster that was there before us costs the same with and without our Job: nobody is warned of it.
+    """
+    found = []
+    for path in sorted(root.glob(f"*/{FOLDER}/state.json")):
+        deployment = Deployment(path.parent.parent)
+        with suppress(GputaxError, ValueError, IndexError, KeyError):
+            state = deployment.state
+            last = datetime.datetime.fromisoformat(str(deployment.events()[-1]["at"]))
+            idle_s = (now - last).total_seconds()
+            ours = state.record("cluster").ours and not state.destroyed_at
+            if ours and idle_s > state.idle_limit_s:
+                found.append((deployment, idle_s))
+    return found
+
+
+def now() -> datetime.datetime:
+    """Return the present time."""
+    return datetime.datetime.now(datetime.UTC)
+
+
+def now_text() -> str:
+    """Return the present time as the diary writes it."""
+    return now().isoformat(timespec="milliseconds")

@@ -1,0 +1,133 @@
+"""A plan as text: for people, as a shell script with the same commands, and as manifest files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from gputax.deploy.cost import expected
+from gputax.deploy.plan import ApplyObjects, AwaitGpus, AwaitJob, CollectResults, Plan, RunCommands, Step
+from gputax.results.files import write_text
+
+
+def plan_text(plan: Plan, folder: Path) -> str:
+    """Return the plan: every step, its time, its commands; then the price per hour and the expected total."""
+    lines = [f"Plan: {plan.title}", ""]
+    for number, step in enumerate(plan.steps, 1):
+        lines.append(f"{number:2}. {step.title}  (about {duration_text(step.expected_s)})")
+        lines += [f"      {command}" for command in shell_commands(plan, step, folder)]
+    lines.append("")
+    lines += _price_lines(plan)
+    lines += [f"Note: {note}" for note in plan.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _price_lines(plan: Plan) -> list[str]:
+    reckoned = expected(plan)
+    lines = []
+    if plan.rates:
+        lines.append(f"Price per hour ({plan.price_note}, before tax and free tier)")
+        for rate in plan.rates:
+            while_busy = " while the Job needs it" if rate.while_busy else ""
+            lines.append(f"  {rate.title:<48} ${rate.usd_per_hour:.4f}  {rate.method}{while_busy}")
+        lines.append(f"  {'all together':<48} ${sum(rate.usd_per_hour for rate in plan.rates):.4f}")
+        left = f"; left alone it costs ${reckoned.usd_per_hour_now:.2f} per hour once the GPU node is gone"
+        lines.append(
+            f"Expected: {duration_text(plan.expected_s())}, ${reckoned.usd:.2f} if destroyed then"
+            + (left if reckoned.usd_per_hour_now else "")
+        )
+    else:
+        lines.append(f"Price: {plan.price_note}")
+        lines.append(f"Expected: {duration_text(plan.expected_s())}")
+    return lines
+
+
+def shell_commands(plan: Plan, step: Step, folder: Path) -> Iterator[str]:
+    """Give the commands of a step as a user would type them; kubectl stands for what we do through the API."""
+    prefix, kubectl = _kubectl(plan)
+    action = step.action
+    if isinstance(action, RunCommands):
+        for command in action.commands:
+            yield (prefix if command.kubeconfig else "") + command.text()
+    elif isinstance(action, ApplyObjects):
+        apply = prefix + shlex.join((*kubectl, "apply", "-f", str(folder / "manifests" / action.file)))
+        spaces = [each["metadata"]["name"] for each in action.objects if each["kind"] == "Namespace"]
+        # A namespace that is there keeps its pod security.
+        yield " || ".join([*(prefix + shlex.join((*kubectl, "get", "namespace", name)) for name in spaces), apply])
+    elif isinstance(action, AwaitGpus):
+        names = r"custom-columns=NAME:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu"
+        yield prefix + shlex.join((*kubectl, "get", "nodes", "-o", names))
+        if action.install:
+            apply = shlex.join((*kubectl, "apply", "-f", str(folder / "manifests" / action.plugin.file)))
+            yield f"{prefix}{apply}  # only where a GPU node shows <none>"
+    elif isinstance(action, AwaitJob):
+        words = (*kubectl, "-n", action.namespace, "wait", "--for=condition=complete", f"job/{action.job}")
+        yield prefix + shlex.join((*words, f"--timeout={action.limit_s:.0f}s"))
+    elif isinstance(action, CollectResults):
+        log = shlex.join((*kubectl, "-n", action.namespace, "logs", f"job/{action.job}"))
+        yield f"{prefix}{log} > {shlex.quote(str(folder.parent / 'pod.log'))}"
+
+
+def script_text(plan: Plan, folder: Path) -> str:
+    """Return all commands as a script that a user may run instead of `gputax deploy`."""
+    lines = [
+        "#!/usr/bin/env bash",
+        f"# {plan.title}",
+        "# The commands of the plan, in order. `gputax deploy` also checks each step, resumes, and counts the cost.",
+        "set -euo pipefail",
+    ]
+    for step in plan.steps:
+        lines += ["", f"# {step.title}"]
+        for command in shell_commands(plan, step, folder):
+            # In a script the condition of an optional command cannot be seen by eye, so it stays a comment.
+            lines.append(f"# {command}" if "  # only" in command else command)
+    undo = [command.text() for step in reversed(plan.steps) for command in step.undo if not step.within]
+    lines += ["", "# To remove it all:", *(f"# {command}" for command in undo or _kubectl_undo(plan))]
+    return "\n".join(lines) + "\n"
+
+
+def _kubectl(plan: Plan) -> tuple[str, tuple[str, ...]]:
+    """Return what stands before kubectl, and kubectl with its context."""
+    prefix = f"KUBECONFIG={shlex.quote(plan.kubeconfig)} " if plan.kubeconfig else ""
+    return prefix, ("kubectl", *(("--context", plan.context) if plan.context else ()))
+
+
+def _kubectl_undo(plan: Plan) -> list[str]:
+    _, kubectl = _kubectl(plan)
+    jobs = [step.action for step in plan.steps if isinstance(step.action, AwaitJob)]
+    return [
+        line
+        for job in jobs
+        for line in (
+            shlex.join((*kubectl, "-n", job.namespace, "delete", f"job/{job.job}")),
+            shlex.join((*kubectl, "delete", "namespace", job.namespace)) + "  # if it was made for this alone",
+        )
+    ]
+
+
+def write_plan(plan: Plan, folder: Path) -> list[Path]:
+    """Write every manifest and the script; touch nothing else."""
+    import yaml
+
+    written = []
+    for step in plan.steps:
+        action = step.action.plugin if isinstance(step.action, AwaitGpus) else step.action
+        if isinstance(action, ApplyObjects):
+            path = folder / "manifests" / action.file
+            write_text(path, yaml.safe_dump_all(action.objects, sort_keys=False))
+            written.append(path)
+    for old in set((folder / "manifests").glob("*.yaml")) - set(written):
+        old.unlink()  # of another plan: what lies here is what is applied
+    script = folder / "commands.sh"
+    write_text(script, script_text(plan, folder))
+    script.chmod(0o755)
+    return [*written, script]
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time for people: 45 s, 4 min, 2 h 5 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")

@@ -1,0 +1,1 @@
+"""Findings about this machine or cluster, each with the command that fixes it."""

@@ -1,0 +1,110 @@
+"""Check Python, the LoadGen wheel and ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gputax.doctor.finding import Finding
+
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
+OLDEST_GLIBC = (2, 27)
+# mlcommons-loadgen 6.0.17 on PyPI, for CPython 3.9 to 3.13.
+WHEELS = (("Linux", "x86_64"), ("Darwin", "arm64"), ("Windows", "AMD64"))
+OTHER_PYTHON = "python3.12 -m venv .venv && .venv/bin/pip install 'gputax[cpu]'"
+# Built so on Debian 12 in 56 s.
+BUILD_LOADGEN = "pip install --no-binary mlcommons-loadgen mlcommons-loadgen"
+PROVIDERS = {
+    "CPUExecutionProvider": "CPU",
+    "CUDAExecutionProvider": "CUDA",
+    "TensorrtExecutionProvider": "TensorRT",
+}
+
+
+def check_python(facts: Mapping[str, Any]) -> list[Finding]:
+    """Return whether this Python can run gputax."""
+    host = facts.get("host") or {}
+    text = str(host.get("python") or "unknown")
+    title = f"Python {text}"
+    name = host.get("python_implementation")
+    if name != "CPython" or host.get("free_threaded"):
+        kind = "the free-threaded build" if name == "CPython" else str(name)
+        why = f"LoadGen and ONNX Runtime have wheels for standard CPython only; this is {kind}."
+        return [Finding("fail", title, "not the standard CPython", why, OTHER_PYTHON)]
+    if not OLDEST_PYTHON <= _version(text) <= NEWEST_PYTHON:
+        why = (
+            "gputax needs Python 3.11 to 3.13: it uses what 3.11 brought, and MLPerf LoadGen has wheels for"
+            " nothing newer than 3.13."
+        )
+        return [Finding("fail", title, "outside 3.11 to 3.13", why, OTHER_PYTHON)]
+    return [Finding("ok", title, str(host.get("libc") or ""))]
+
+
+def check_loadgen(facts: Mapping[str, Any]) -> list[Finding]:
+    """Return whether LoadGen can be imported and, if not, whether a wheel for this machine exists at all."""
+    version = (facts.get("packages") or {}).get("mlcommons-loadgen")
+    loadgen = facts.get("loadgen") or {}
+    if loadgen.get("importable"):
+        return [Finding("ok", f"MLPerf LoadGen {version or ''}".strip())]
+    blocker, fix = wheel_blocker(facts.get("host") or {})
+    if blocker:
+        why = "Every scenario except `saturate` is driven by the real MLPerf LoadGen, so none can run here."
+        return [Finding("fail", "MLPerf LoadGen has no wheel for this machine", blocker, why, fix)]
+    return [
+        Finding(
+            "fail",
+            "MLPerf LoadGen cannot be imported",
+            str(loadgen.get("why") or ""),
+            "Every scenario except `saturate` is driven by the real MLPerf LoadGen.",
+            "pip install --force-reinstall mlcommons-loadgen",
+        )
+    ]
+
+
+def wheel_blocker(host: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why no LoadGen wheel fits this machine and the command that helps; both empty if one fits."""
+    system, machine = str(host.get("system")), str(host.get("architecture"))
+    libc, build = str(host.get("libc") or ""), _build_command(host)
+    if not _version(str(host.get("python"))) <= NEWEST_PYTHON:
+        return f"Its wheels end with Python 3.13; this is Python {host.get('python')}.", OTHER_PYTHON
+    if (system, machine) not in WHEELS:
+        flavour = " with musl" if libc == "musl" else ""
+        return f"Its Linux wheels are for x86_64 only; this is {system} {machine}{flavour}.", build
+    if libc.startswith("glibc") and _version(libc.partition(" ")[2]) < OLDEST_GLIBC:
+        return f"Its wheels need glibc 2.27 or newer; this is {libc}.", build
+    return "", ""
+
+
+def check_onnxruntime(facts: Mapping[str, Any]) -> list[Finding]:
+    """Return whether ONNX Runtime is there and what it can run on."""
+    packages, found = facts.get("packages") or {}, facts.get("onnxruntime") or {}
+    if packages.get("onnxruntime") and packages.get("onnxruntime-gpu"):
+        return [
+            Finding(
+                "fail",
+                "onnxruntime and onnxruntime-gpu are both installed",
+                f"{packages['onnxruntime']} and {packages['onnxruntime-gpu']}",
+                "Both write into the same directory, and which providers exist depends on which came last.",
+                "pip uninstall -y onnxruntime onnxruntime-gpu && pip install 'gputax[cuda]'",
+            )
+        ]
+    extra = "cuda" if (facts.get("devices") or {}).get("gpus") else "cpu"
+    if not found.get("importable"):
+        why = "The engine `onnx`, which is the default, runs on it."
+        reason = str(found.get("why") or "")
+        return [Finding("fail", "ONNX Runtime cannot be imported", reason, why, f"pip install 'gputax[{extra}]'")]
+    version = packages.get("onnxruntime") or packages.get("onnxruntime-gpu") or ""
+    names = [PROVIDERS[name] for name in found.get("providers") or () if name in PROVIDERS]
+    return [Finding("ok", f"ONNX Runtime {version}".strip(), f"providers: {', '.join(names) or 'none'}")]
+
+
+def _build_command(host: Mapping[str, Any]) -> str:
+    if host.get("libc") == "musl":
+        return f"apk add g++ musl-dev python3-dev && {BUILD_LOADGEN}"
+    return f"sudo apt-get install -y g++ python3-dev && {BUILD_LOADGEN}"
+
+
+def _version(text: str) -> tuple[int, int]:
+    """Return major and minor; (0, 0) if the text is no version."""
+    numbers = [int(part) for part in text.split(".")[:2] if part.isdigit()]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)

@@ -1,0 +1,69 @@
+"""The doctor: turn the facts of a place into findings, each with the command that mends it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gputax.doctor.finding import Disk, Finding, Status
+from gputax.doctor.gpu import check_gpu
+from gputax.doctor.host import (
+    check_cpu,
+    check_disk,
+    check_governor,
+    check_load,
+    check_memory,
+    check_noise,
+)
+from gputax.doctor.libraries import check_loadgen, check_onnxruntime, check_python
+from gputax.doctor.native import check_native
+
+__all__ = ["Disk", "Finding", "Status", "diagnose", "inspect_disk"]
+
+CHECKS: tuple[Callable[[Mapping[str, Any]], list[Finding]], ...] = (
+    check_python,
+    check_loadgen,
+    check_onnxruntime,
+    check_native,
+    check_gpu,
+    check_cpu,
+    check_governor,
+    check_noise,
+    check_load,
+    check_memory,
+)
+
+
+def diagnose(facts: Mapping[str, Any], disk: Disk) -> list[Finding]:
+    """Return what is well and what is wrong, in the order in which to mend it."""
+    return [*(finding for check in CHECKS for finding in check(facts)), *check_disk(disk)]
+
+
+def inspect_disk(models: Path, results: Path) -> Disk:
+    """Look whether models and results have room; nothing is left behind and no directory is made."""
+    try:
+        free_mb: float | None = shutil.disk_usage(_existing(models)).free / (1 << 20)
+    except OSError:
+        free_mb = None
+    return Disk(str(models), free_mb, str(results), _write_problem(_existing(results)))
+
+
+def _existing(path: Path) -> Path:
+    """Return the path or its nearest parent that exists."""
+    return next((place for place in (path, *path.absolute().parents) if place.exists()), Path("/"))
+
+
+def _write_problem(place: Path) -> str:
+    try:
+        # Only a real write shows a read-only or full file system, above all to root.
+        with tempfile.TemporaryFile(dir=place) as probe:
+            probe.write(bytes(4096))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

@@ -1,0 +1,74 @@
+"""`bare+proxy`: the worker is a process of this machine whose driver is libvgpu; a GPU proxy alone owns the device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from gputax.environments.driver import driver_library, library_variables
+from gputax.environments.local_worker import start_local_worker
+from gputax.environments.native_parts import LIBVGPU, native_part
+from gputax.environments.process import ChildProcess
+from gputax.environments.proxy.evidence import Intended, proxy_evidence
+from gputax.environments.proxy.server import (
+    SOCKET_VARIABLE,
+    ProxyAddress,
+    ProxyOptions,
+    own_proxy,
+    running_proxy,
+    spin_of,
+    transport_of,
+)
+from gputax.errors import GputaxError, UsageError
+from gputax.plan.driver import DriverChoice
+
+
+class BareProxy:
+    """Starts a proxy and a worker behind it; both end together."""
+
+    name = "bare+proxy"
+
+    def __init__(self, driver: DriverChoice | None = None) -> None:
+        self._driver = driver or DriverChoice()
+        self._address: ProxyAddress | None = None
+        self._intended = Intended("", "")
+        self.note = ""
+
+    def start(self) -> ChildProcess:
+        """Start a proxy, unless one is named, and a worker that finds libvgpu as its driver."""
+        return start_local_worker(self.surroundings())
+
+    @contextmanager
+    def surroundings(self) -> Iterator[dict[str, str]]:
+        """Give the variables under which any program of this machine runs behind the proxy."""
+        libvgpu = native_part(LIBVGPU).resolve()
+        with ExitStack() as stack:
+            address = running_proxy(os.environ)
+            backend = ""
+            if address is None:
+                library = driver_library(self._driver)
+                self.note, backend = library.note, str(library.path)
+                options = ProxyOptions(library.path, spin=spin_of(os.environ))
+                address = stack.enter_context(own_proxy(options, os.environ))
+            elif self._driver.libcuda:
+                raise UsageError(
+                    f"--libcuda is the backend of a proxy of our own, but {SOCKET_VARIABLE} names one that runs",
+                    next_step=f"unset {SOCKET_VARIABLE}, or start that proxy with --backend",
+                )
+            self._address = address
+            self._intended = Intended(str(libvgpu), transport_of(os.environ), backend)
+            variables = stack.enter_context(library_variables(libvgpu, os.environ))
+            yield {**variables, SOCKET_VARIABLE: str(address.socket)}
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Hold the worker's own account of its driver against the proxy's."""
+        driver = described.get("driver") or {}
+        if self._address is None:
+            return {"layer": "proxy", "active": False, "reasons": ["no proxy was started"]}
+        try:
+            status = self._address.status()
+        except GputaxError as error:
+            return {"layer": "proxy", "active": False, "reasons": [error.what]}
+        return proxy_evidence(driver, status, self._intended)

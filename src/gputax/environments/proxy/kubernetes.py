@@ -1,0 +1,82 @@
+"""`k8s+proxy`: a pod without a device whose driver is libvgpu; a proxy pod on the same node owns the GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from typing import Any
+
+from gputax.environments.image import NATIVE_VARIABLES, software_settings
+from gputax.environments.kubernetes import Kubernetes
+from gputax.environments.process import ChildProcess
+from gputax.environments.proxy.evidence import Intended, proxy_evidence
+from gputax.environments.proxy.server import DEFAULT_TRANSPORT, SPIN_VARIABLE, spin_of
+from gputax.errors import GputaxError, UsageError
+from gputax.kubernetes.objects import APP, LIBVGPU_DIRECTORY, ROLE_LABEL, PodPlan
+from gputax.kubernetes.proxy_objects import STATUS, proxy_plan, proxy_variables
+from gputax.kubernetes.watch import state_of
+
+
+class KubernetesProxy(Kubernetes):
+    """Uses the proxy of the node's DaemonSet; where there is none, it runs a proxy pod of its own."""
+
+    _proxy_pod = ""
+    _node = ""
+
+    def start(self) -> ChildProcess:
+        """See that a proxy serves, and start a worker on its node."""
+        if self._driver.libcuda:
+            raise UsageError(
+                "--libcuda is a file of this machine, which a pod does not see",
+                next_step="use --device software or cuda",
+            )
+        self._proxy_pod, self._node = self._serving()
+        return super().start()
+
+    def plan(self) -> PodPlan:
+        """Return the tenant's pod: on the proxy's node, with its socket and without any device."""
+        return replace(super().plan(), node=self._node or self._options.node, tenant_of_proxy=True)
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Hold the worker's own account of its driver against the proxy's, and both against the pods."""
+        place = super().evidence(described)
+        reasons = list(place.pop("reasons", ()))
+        nodes = (described.get("devices") or {}).get("nodes") or ()
+        if nodes:
+            reasons.append(f"the tenant's pod has device nodes of its own: {', '.join(nodes)}")
+        driver = described.get("driver")
+        if driver is None:
+            return {**place, "layer": "proxy", "active": False, "reasons": [*reasons, "the driver was not asked yet"]}
+        try:
+            answer = self._pods.cluster.run_in_pod(self._proxy_pod, STATUS)
+            status = json.loads(answer)
+        except (GputaxError, ValueError) as error:
+            return {**place, "layer": "proxy", "active": False, "reasons": [*reasons, f"the proxy is silent: {error}"]}
+        intended = Intended(f"{LIBVGPU_DIRECTORY}/libcuda.so.1", DEFAULT_TRANSPORT, same_pid_namespace=False)
+        told = proxy_evidence(driver, status, intended)
+        reasons += told["reasons"]
+        return {**place, **told, "active": not reasons, "reasons": reasons, "proxy_pod": self._proxy_pod}
+
+    def _variables(self) -> dict[str, str]:
+        return {**NATIVE_VARIABLES, **proxy_variables()}
+
+    def _serving(self) -> tuple[str, str]:
+        """Return the pod and the node of a proxy that serves."""
+        cluster = self._pods.cluster
+        for found in cluster.list("Pod", labels={"app.kubernetes.io/name": APP, ROLE_LABEL: "proxy"}):
+            state = state_of(found)
+            if state.phase == "ready" and self._options.node in ("", state.node):
+                return str(found["metadata"]["name"]), state.node
+        device = self._driver.device if self._driver.device != "auto" else "software"
+        plan = proxy_plan(self._options.image, device, max(1, self._options.gpus), self._options.namespace)
+        settings = {**software_settings(os.environ), SPIN_VARIABLE: spin_of(os.environ)}
+        own = replace(
+            plan,
+            variables={**plan.variables, **settings},
+            node=self._options.node,
+            pull_policy=self._options.pull_policy,
+            pull_secret=self._options.pull_secret,
+        )
+        ready = self._pods.ready(own, self._options.ready_timeout_s)
+        return ready.name, state_of(ready.live).node

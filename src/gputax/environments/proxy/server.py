@@ -1,0 +1,213 @@
+"""The GPU proxy as a process: start it, ask for its status, end it; or use one that runs already."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gputax.environments.native_parts import PROXY, native_part
+from gputax.environments.own_directory import own_directory
+from gputax.environments.process import ChildProcess
+from gputax.errors import PreflightError, unknown_name
+
+SOCKET_VARIABLE = "GPUTAX_PROXY_SOCKET"
+TRANSPORT_VARIABLE = "GPUTAX_PROXY_TRANSPORT"
+DEFAULT_TRANSPORT = "shm"
+SPIN_VARIABLE = "GPUTAX_PROXY_SPIN"
+SPIN = ("auto", "always", "never")
+READY_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 5.0
+STATUS_TIMEOUT_S = 10.0
+LONGEST_SOCKET_NAME = 107
+MAX_STATUS_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ProxyOptions:
+    """What the proxy is started with; 0 and "" leave its own default."""
+
+    backend: Path
+    memory_mb: int = 0
+    streams: int = 0
+    modules: int = 0
+    launches_per_s: int = 0
+    spin: str = ""
+    mode: str = ""
+
+    def words(self, path: Path) -> list[str]:
+        """Return the command line."""
+        given = {
+            "--memory-mb": self.memory_mb,
+            "--streams": self.streams,
+            "--modules": self.modules,
+            "--launches-per-s": self.launches_per_s,
+            "--spin": self.spin,
+            "--mode": self.mode,
+        }
+        options = [word for name, value in given.items() if value for word in (name, str(value))]
+        return [str(native_part(PROXY)), "--socket", str(path), "--backend", str(self.backend), *options]
+
+
+@dataclass(frozen=True)
+class ProxyAddress:
+    """A proxy that answers at a socket."""
+
+    socket: Path
+
+    @property
+    def status_socket(self) -> Path:
+        """Where its status can be read."""
+        return self.socket.with_name(self.socket.name + ".status")
+
+    def status(self) -> dict[str, Any]:
+        """Return its status document."""
+        try:
+            document = json.loads(_exchange(self.status_socket, b"\n"))
+        except (OSError, ValueError) as error:
+            raise self._silent(error) from error
+        if not isinstance(document, dict):
+            raise self._silent(ValueError("no JSON object"))
+        return document
+
+    def prometheus(self) -> str:
+        """Return its counters as Prometheus text."""
+        try:
+            answer = _exchange(self.status_socket, b"GET /metrics HTTP/1.0\r\n\r\n").decode(errors="replace")
+        except OSError as error:
+            raise self._silent(error) from error
+        return answer.partition("\r\n\r\n")[2]
+
+    def _silent(self, error: Exception) -> PreflightError:
+        return PreflightError(
+            f"no GPU proxy answers here: {error}",
+            where=str(self.status_socket),
+            next_step="gputax proxy start, or name its socket with --socket",
+        )
+
+
+def _exchange(path: Path, request: bytes) -> bytes:
+    """Send one line and read to the end."""
+    parts: list[bytes] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(STATUS_TIMEOUT_S)
+        connection.connect(str(path))
+        connection.sendall(request)
+        while sum(map(len, parts)) < MAX_STATUS_BYTES and (data := connection.recv(65536)):
+            parts.append(data)
+    return b"".join(parts)
+
+
+@contextmanager
+def own_proxy(options: ProxyOptions, environ: Mapping[str, str]) -> Iterator[ProxyAddress]:
+    """Run a proxy of our own, in a directory that only we can enter; nothing of it is left afterwards."""
+    with own_directory("proxy", _place_for_sockets()) as directory:
+        address = ProxyAddress(directory / "s")
+        # The coordinator may be killed; a proxy that nobody can end any more would hold the device.
+        process = ChildProcess(options.words(address.socket), dict(environ), ends_with_parent=True)
+        try:
+            wait_until_ready(process)
+            yield address
+        finally:
+            end_proxy(process)
+
+
+def _place_for_sockets() -> Path:
+    """Return TMPDIR, or /tmp where the names of sockets below TMPDIR were too long for the kernel (107 bytes)."""
+    place = Path(tempfile.gettempdir())
+    longest = place / "gputax-proxy-12345678/s.status"
+    return place if len(os.fsencode(longest)) <= LONGEST_SOCKET_NAME else Path("/tmp")
+
+
+def wait_until_ready(process: ChildProcess) -> dict[str, Any]:
+    """Read the one line that a proxy prints when it serves; it dies or is silent: say so with its last words."""
+    assert process.stdout is not None
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    line = b""
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        data = os.read(process.stdout.fileno(), 4096) if ready else b""
+        if not data:
+            raise not_ready(_last_words(process))
+        line += data
+    return read_ready(line)
+
+
+def read_ready(line: bytes) -> dict[str, Any]:
+    """Check the line that says that the proxy serves."""
+    try:
+        ready = json.loads(line)
+    except ValueError as error:
+        raise not_ready(line.decode(errors="replace")) from error
+    if not isinstance(ready, dict) or ready.get("ready") is not True:
+        raise not_ready(line.decode(errors="replace"))
+    return ready
+
+
+def not_ready(words: str) -> PreflightError:
+    """Return the error for a proxy that does not serve."""
+    return PreflightError(
+        f"the GPU proxy did not start: {words.strip() or 'it said nothing'}",
+        where="gputax-proxy",
+        next_step="check the backend: `gputax proxy start --backend PATH --foreground` shows more",
+    )
+
+
+def _last_words(process: ChildProcess) -> str:
+    _end_process(process)
+    assert process.stderr is not None
+    with contextlib.suppress(OSError, ValueError):
+        return os.read(process.stderr.fileno(), 4096).decode(errors="replace")
+    return ""
+
+
+def end_proxy(process: ChildProcess) -> None:
+    """End it in order, or at once if it does not obey, and give back its pipes."""
+    _end_process(process)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _end_process(process: ChildProcess) -> None:
+    if process.poll() is None:
+        os.kill(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_TIMEOUT_S)
+    process.kill()
+    process.wait()
+
+
+def running_proxy(environ: Mapping[str, str]) -> ProxyAddress | None:
+    """Return the proxy that the variable names; one that does not answer is an error, not a reason for another."""
+    given = environ.get(SOCKET_VARIABLE)
+    if not given:
+        return None
+    address = ProxyAddress(Path(given))
+    address.status()
+    return address
+
+
+def spin_of(environ: Mapping[str, str]) -> str:
+    """Return how a proxy of our own and its tenants shall wait."""
+    given = environ.get(SPIN_VARIABLE) or SPIN[0]
+    if given not in SPIN:
+        raise unknown_name(f"value of {SPIN_VARIABLE}", given, SPIN)
+    return given
+
+
+def transport_of(environ: Mapping[str, str]) -> str:
+    """Return how a program under these variables talks to the proxy."""
+    return environ.get(TRANSPORT_VARIABLE) or DEFAULT_TRANSPORT

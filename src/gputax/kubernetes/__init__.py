@@ -1,0 +1,1 @@
+"""The Kubernetes API and its objects; the only importer of the Kubernetes client."""

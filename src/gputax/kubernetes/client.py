@@ -1,0 +1,266 @@
+"""The Kubernetes API as this project uses it: plain data in and out, every failure an error with its next step."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gputax.errors import PreflightError
+from gputax.kubernetes.kubeconfig import TIMEOUT_S, http_client, load_config
+from gputax.kubernetes.objects import Manifest
+from gputax.kubernetes.refusals import ConflictError as ConflictError
+from gputax.kubernetes.refusals import ForbiddenError as ForbiddenError
+from gputax.kubernetes.refusals import NotFoundError as NotFoundError
+from gputax.kubernetes.refusals import UnreachableError
+from gputax.kubernetes.refusals import told as told
+
+FIELD_MANAGER = "gputax"
+WATCH_TRIES = 5
+# Kinds by name, with the API that serves them; nothing else of the cluster is ever read or written.
+KINDS: dict[str, str] = {
+    "Pod": "v1",
+    "Event": "v1",
+    "Namespace": "v1",
+    "Node": "v1",
+    "ServiceAccount": "v1",
+    "ResourceQuota": "v1",
+    "ConfigMap": "v1",
+    "Job": "batch/v1",
+    "DaemonSet": "apps/v1",
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "Service": "v1",
+    "PersistentVolumeClaim": "v1",
+    "Role": "rbac.authorization.k8s.io/v1",
+    "RoleBinding": "rbac.authorization.k8s.io/v1",
+    "RuntimeClass": "node.k8s.io/v1",
+    "SelfSubjectAccessReview": "authorization.k8s.io/v1",
+}
+
+
+class Cluster:
+    """One cluster and one namespace of it, through the user's kubeconfig."""
+
+    def __init__(self, context: str = "", namespace: str = "default") -> None:
+        self._config = load_config(context)
+        self.namespace = namespace
+        self.calls = 0
+        """How many requests were sent; a watch is one."""
+        self._closed = False
+        self._client: Any = None
+        # Untyped: lightkube tells kinds apart by overloads, and here the kind is data.
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return str(self._config.cluster.server)
+
+    @property
+    def context(self) -> str:
+        """The context's own name."""
+        return str(self._config.context_name)
+
+    def create(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        """Create one object and return it as the API server keeps it."""
+        from lightkube import codecs
+
+        where = _name(manifest)
+        with self._told(f"create {where}"):
+            made = self._lightkube().create(codecs.from_dict(manifest), dry_run=dry_run)
+        return dict(made.to_dict())
+
+    def apply(self, manifest: Manifest, *, force: bool = True) -> Manifest:
+        """Create or update one object by server-side apply."""
+        from lightkube import codecs
+
+        with self._told(f"apply {_name(manifest)}"):
+            made = self._lightkube().apply(codecs.from_dict(manifest), force=force)
+        return dict(made.to_dict())
+
+    def get(self, kind: str, name: str, *, namespace: str = "") -> Manifest | None:
+        """Return one object, None where there is none of that name."""
+        try:
+            with self._told(f"get {kind} {name}"):
+                found = self._lightkube().get(resource(kind), name, **self._place(kind, namespace))
+        except NotFoundError:
+            return None
+        return dict(found.to_dict())
+
+    def list(
+        self,
+        kind: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | None = None,
+        namespace: str = "",
+    ) -> list[Manifest]:
+        """Return the objects of a kind; `*` is every namespace."""
+        with self._told(f"list {kind}s"):
+            found = self._lightkube().list(
+                resource(kind), labels=dict(labels or {}), fields=dict(fields or {}), **self._place(kind, namespace)
+            )
+            return [dict(each.to_dict()) for each in found]
+
+    def patch(self, kind: str, name: str, change: Manifest, *, namespace: str = "") -> Manifest:
+        """Change parts of one object by a merge patch: None removes, and a resourceVersion refuses any other one."""
+        from lightkube.types import PatchType
+
+        with self._told(f"change {kind} {name}"):
+            changed = self._lightkube().patch(
+                resource(kind), name, change, patch_type=PatchType.MERGE, **self._place(kind, namespace)
+            )
+        return dict(changed.to_dict())
+
+    def watch(
+        self, kind: str, *, labels: Mapping[str, str], fields: Mapping[str, str] | None = None
+    ) -> Iterator[tuple[str, Manifest]]:
+        """Give (event, object) for ever: what there is already comes first as ADDED."""
+        from httpx2 import TransportError
+        from lightkube.types import OnErrorAction, OnErrorResult
+
+        def on_error(error: Any, count: int) -> Any:
+            # An API server that restarts, or a proxy that cuts long requests, is no reason to lose a run.
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            lost = count > WATCH_TRIES or status in (401, 403)
+            return OnErrorResult(OnErrorAction.RAISE if lost else OnErrorAction.RETRY, sleep=float(count))
+
+        asked: dict[str, Any] = {"labels": dict(labels), "fields": dict(fields or {})}
+        known: dict[str, Manifest] = {}
+        while True:
+            with self._told(f"watch {kind}s"), contextlib.suppress(TransportError):
+                for event, found in self._lightkube().watch(
+                    resource(kind), on_error=on_error, **asked, **self._place(kind, "")
+                ):
+                    live = dict(found.to_dict())
+                    known[live["metadata"]["uid"]] = live
+                    if event == "DELETED":
+                        del known[live["metadata"]["uid"]]
+                    yield str(event), live
+            if self._closed:
+                return
+            # lightkube bears a connection that breaks, not one that is refused: that is an API server which restarts.
+            # A new watch begins with what there is, and tells nothing of what went meanwhile.
+            there = {each["metadata"]["uid"] for each in self._listed_again(kind, asked)}
+            for uid in known.keys() - there:
+                yield "DELETED", known.pop(uid)
+
+    def _listed_again(self, kind: str, asked: dict[str, Any]) -> Sequence[Manifest]:
+        """List as soon as the API server answers again; the last try raises."""
+        for wait_s in range(1, WATCH_TRIES):
+            time.sleep(wait_s)
+            with contextlib.suppress(UnreachableError):
+                return self.list(kind, **asked)
+        return self.list(kind, **asked)
+
+    def delete(self, kind: str, name: str, *, grace_s: int | None = None, namespace: str = "") -> bool:
+        """Delete one object with what belongs to it; False where it was gone already."""
+        from lightkube.types import CascadeType
+
+        try:
+            with self._told(f"delete {kind} {name}"):
+                self._lightkube().delete(
+                    resource(kind),
+                    name,
+                    grace_period=grace_s,
+                    cascade=CascadeType.BACKGROUND,
+                    **self._place(kind, namespace),
+                )
+        except NotFoundError:
+            return False
+        return True
+
+    def log(self, pod: str, *, tail_lines: int | None = None, namespace: str = "") -> str:
+        """Return the log of a pod of one container."""
+        with self._told(f"read the log of pod {pod}"):
+            lines = self._lightkube().log(pod, namespace=namespace or self.namespace, tail_lines=tail_lines)
+            return "".join(lines)
+
+    def run_in_pod(self, pod: str, command: Sequence[str], *, timeout_s: float = 60.0) -> str:
+        """Run a program in a pod and return what it printed; a program that fails is an error with its last words."""
+        with self._told(f"run a program in pod {pod}"):
+            done = self._lightkube().exec(
+                pod, namespace=self.namespace, command=list(command), stdout=True, stderr=True, timeout=timeout_s
+            )
+        if done.exit_code:
+            raise PreflightError(
+                f"{command[0]} ended with exit code {done.exit_code}: {str(done.stderr).strip()}", where=f"pod {pod}"
+            )
+        return str(done.stdout)
+
+    def allowed(self, verb: str, what: str, *, group: str = "", namespaced: bool = True) -> tuple[bool, str]:
+        """Ask whether we may do this, and who says so; `what` is a resource such as `pods` or `pods/exec`."""
+        name, _, part = what.partition("/")
+        attributes = {"verb": verb, "resource": name, "group": group}
+        if part:
+            attributes["subresource"] = part
+        if namespaced:
+            attributes["namespace"] = self.namespace
+        answer = self.create(
+            {
+                "apiVersion": KINDS["SelfSubjectAccessReview"],
+                "kind": "SelfSubjectAccessReview",
+                "metadata": {},
+                "spec": {"resourceAttributes": attributes},
+            }
+        )
+        status = answer.get("status") or {}
+        return bool(status.get("allowed")), str(status.get("reason") or "")
+
+    def version(self) -> str:
+        """Return the API server's version, such as v1.34.2."""
+        with self._told("ask for the version"), http_client(self._config) as client:
+            response = client.get("version")
+            response.raise_for_status()
+            return str(response.json().get("gitVersion"))
+
+    def kubectl(self, *words: str, namespaced: bool = True) -> str:
+        """Return the kubectl command that a user would type for the same place."""
+        where = ["--context", self.context] if self.context not in ("", "default") else []
+        space = ["-n", self.namespace] if namespaced else []
+        return shlex.join(["kubectl", *where, *space, *words])
+
+    def close(self) -> None:
+        """Give the connections back; a watch in another thread ends with them."""
+        self._closed = True
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _lightkube(self) -> Any:
+        self.calls += 1
+        if self._client is None:
+            from httpx2 import Timeout
+            from lightkube import Client
+
+            self._client = Client(
+                config=self._config,
+                namespace=self.namespace,
+                field_manager=FIELD_MANAGER,
+                timeout=Timeout(TIMEOUT_S),
+            )
+        return self._client
+
+    def _place(self, kind: str, namespace: str) -> dict[str, str]:
+        from lightkube.core.resource import NamespacedResource
+
+        return {"namespace": namespace or self.namespace} if issubclass(resource(kind), NamespacedResource) else {}
+
+    @contextlib.contextmanager
+    def _told(self, doing: str) -> Iterator[None]:
+        with told(doing, self.server, self.kubectl):
+            yield
+
+
+def resource(kind: str) -> Any:
+    """Return lightkube's class of a kind."""
+    from lightkube.codecs import resource_registry
+
+    return resource_registry.load(KINDS[kind], kind)
+
+
+def _name(manifest: Manifest) -> str:
+    name = (manifest.get("metadata") or {}).get("name", "")
+    return f"{manifest['kind']} {name}".strip()

@@ -1,0 +1,57 @@
+"""NVIDIA's device plugin, pinned, as data: what makes a node advertise `nvidia.com/gpu`."""
+
+from __future__ import annotations
+
+from gputax.kubernetes.objects import Manifest
+
+VERSION = "v0.20.0"
+IMAGE = f"nvcr.io/nvidia/k8s-device-plugin:{VERSION}"
+NAMESPACE = "kube-system"
+# A name of our own: a plugin that somebody else installed is never touched.
+NAME = "gputax-nvidia-device-plugin"
+# The kubelet looks for its plugins' sockets here and nowhere else: the one path of the node that the plugin needs.
+SOCKETS = "/var/lib/kubelet/device-plugins"
+# Labels by which a node tells of its GPU without a device plugin: feature discovery, GKE, and older conventions.
+GPU_NODE_LABELS = (
+    "nvidia.com/gpu.present",
+    "feature.node.kubernetes.io/pci-10de.present",
+    "feature.node.kubernetes.io/pci-0300_10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "accelerator",
+)
+
+
+def daemon_set() -> Manifest:
+    """Return the DaemonSet; on a node without a driver it waits quietly (FAIL_ON_INIT_ERROR=false)."""
+    selector = {"name": NAME}
+    container = {
+        "name": "nvidia-device-plugin-ctr",
+        "image": IMAGE,
+        "env": [{"name": "FAIL_ON_INIT_ERROR", "value": "false"}],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "sockets", "mountPath": SOCKETS}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {
+            "name": NAME,
+            "namespace": NAMESPACE,
+            "labels": {"app.kubernetes.io/managed-by": "gputax", **selector},
+        },
+        "spec": {
+            "selector": {"matchLabels": selector},
+            "updateStrategy": {"type": "RollingUpdate"},
+            "template": {
+                "metadata": {"labels": selector},
+                "spec": {
+                    "priorityClassName": "system-node-critical",
+                    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+                    "containers": [container],
+                    "volumes": [{"name": "sockets", "hostPath": {"path": SOCKETS, "type": "Directory"}}],
+                },
+            },
+        },
+    }

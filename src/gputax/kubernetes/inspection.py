@@ -1,0 +1,149 @@
+"""Ask a cluster everything that decides whether a pod of ours will start; what may not be asked is None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gputax.errors import GputaxError
+from gputax.kubernetes.client import Cluster
+from gputax.kubernetes.objects import APP, GPU_RESOURCE, Manifest
+from gputax.kubernetes.permissions import PERMISSIONS
+from gputax.kubernetes.watch import event_words, state_of
+
+PLUGIN_NAMES = ("device-plugin", "nvidia-driver", "gpu-operator", "nvidia-container-toolkit", "gpu-feature-discovery")
+# Labels by which clouds and NVIDIA's own discovery mark a node that has a GPU, advertised or not.
+GPU_LABELS = (
+    "nvidia.com/gpu.present",
+    "feature.node.kubernetes.io/pci-10de.present",
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "kubernetes.azure.com/accelerator",
+)
+
+
+def inspect_cluster(context: str, namespace: str) -> dict[str, Any]:
+    """Return the facts; only a cluster that cannot be reached at all leaves nearly everything out."""
+    facts: dict[str, Any] = {"namespace": namespace, "problems": {}}
+    try:
+        cluster = Cluster(context, namespace)
+        facts |= {"server": cluster.server, "context": cluster.context, "version": cluster.version()}
+    except GputaxError as error:
+        return {**facts, "unreachable": error.to_dict()}
+
+    def asked(part: str, question: Callable[[], Any]) -> Any:
+        try:
+            return question()
+        except GputaxError as error:
+            facts["problems"][part] = error.what
+            return None
+
+    try:
+        facts["permissions"] = asked("permissions", lambda: _permissions(cluster))
+        facts["namespace_labels"] = asked("namespace", lambda: _namespace_labels(cluster))
+        facts["nodes"] = asked("nodes", lambda: [node_facts(node) for node in cluster.list("Node")])
+        facts["plugins"] = asked("plugins", lambda: _plugins(cluster))
+        facts["quotas"] = asked("quotas", lambda: [quota_facts(quota) for quota in cluster.list("ResourceQuota")])
+        facts["pods"] = asked("pods", lambda: _pods(cluster))
+        facts["runtime_classes"] = asked(
+            "runtime classes",
+            lambda: {each["metadata"]["name"]: each["handler"] for each in cluster.list("RuntimeClass")},
+        )
+        facts["api_calls"] = cluster.calls
+    finally:
+        cluster.close()
+    return facts
+
+
+def node_facts(node: Manifest) -> dict[str, Any]:
+    """Return what matters of a node; pure."""
+    metadata, spec, status = (node.get(key) or {} for key in ("metadata", "spec", "status"))
+    labels = metadata.get("labels") or {}
+    ready: Manifest = next((each for each in status.get("conditions") or () if each.get("type") == "Ready"), {})
+    allocatable = status.get("allocatable") or {}
+    return {
+        "name": metadata.get("name"),
+        "ready": ready.get("status") == "True",
+        "why": ready.get("message") or ready.get("reason") or "",
+        "cordoned": bool(spec.get("unschedulable")),
+        "taints": [
+            f"{each.get('key')}={each.get('value', '')}:{each.get('effect')}" for each in spec.get("taints") or ()
+        ],
+        "cpus": quantity(str(allocatable.get("cpu", "0"))),
+        "memory": allocatable.get("memory"),
+        "gpus": int(allocatable.get(GPU_RESOURCE, 0)),
+        "gpu_capacity": int((status.get("capacity") or {}).get(GPU_RESOURCE, 0)),
+        "gpu_hint": next((f"{name}={labels[name]}" for name in GPU_LABELS if labels.get(name)), ""),
+        "labels": labels,
+        "runtime_handlers": [each.get("name", "") for each in status.get("runtimeHandlers") or ()] or None,
+        "kubelet": (status.get("nodeInfo") or {}).get("kubeletVersion"),
+    }
+
+
+def quota_facts(quota: Manifest) -> dict[str, Any]:
+    """Return what a quota still leaves; pure."""
+    status = quota.get("status") or {}
+    used = status.get("used") or {}
+    left = {
+        name: quantity(str(hard)) - quantity(str(used.get(name, "0")))
+        for name, hard in (status.get("hard") or {}).items()
+    }
+    return {"name": quota["metadata"]["name"], "left": left, "hard": status.get("hard") or {}}
+
+
+def quantity(text: str) -> float:
+    """Return a Kubernetes quantity as a number: `100m` is 0.1, `1Gi` is 2^30."""
+    scales = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+    for suffix in sorted(scales, key=len, reverse=True):
+        if text.endswith(suffix):
+            return float(text.removesuffix(suffix)) * scales[suffix]
+    return float(text or 0)
+
+
+def _permissions(cluster: Cluster) -> list[dict[str, Any]]:
+    answers = []
+    for each in PERMISSIONS:
+        allowed, reason = cluster.allowed(each.verb, each.resource, group=each.group)
+        answers.append(
+            {"verb": each.verb, "resource": each.resource, "why": each.why, "allowed": allowed, "reason": reason}
+        )
+    return answers
+
+
+def _namespace_labels(cluster: Cluster) -> dict[str, str] | None:
+    found = cluster.get("Namespace", cluster.namespace)
+    return None if found is None else dict(found["metadata"].get("labels") or {})
+
+
+def _plugins(cluster: Cluster) -> list[dict[str, Any]]:
+    found = []
+    for each in cluster.list("Pod", namespace="*"):
+        name = str(each["metadata"]["name"])
+        if any(word in name for word in PLUGIN_NAMES):
+            state = state_of(each)
+            found.append(
+                {
+                    "name": name,
+                    "namespace": each["metadata"].get("namespace"),
+                    "ready": state.phase == "ready",
+                    "ended": state.phase == "ended",
+                    "words": state.words,
+                    "node": state.node,
+                }
+            )
+    return found
+
+
+def _pods(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return the namespace's pods that do not run, each with the cluster's own words for it."""
+    found = []
+    for each in cluster.list("Pod"):
+        name, state = str(each["metadata"]["name"]), state_of(each)
+        if state.phase in ("waiting", "stuck"):
+            fields = {"involvedObject.name": name, "involvedObject.kind": "Pod"}
+            words = state.words
+            if state.reason in ("", "ContainerCreating"):
+                words = event_words(cluster.list("Event", fields=fields)) or words
+            ours = (each["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == APP
+            found.append({"name": name, "phase": state.phase, "reason": state.reason, "words": words, "ours": ours})
+    return found

@@ -1,0 +1,286 @@
+"""One watch for all pods of a run: what state each is in, why one does not start, and why one died."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gputax.errors import GputaxError, PreflightError
+from gputax.kubernetes.client import Cluster
+from gputax.kubernetes.objects import APP, NAME_LABEL, Manifest
+
+Phase = Literal["waiting", "ready", "stuck", "ended"]
+# Reasons that do not go away by themselves; the kubelet would try them for ever.
+STUCK = {
+    "ErrImageNeverPull": "kubectl describe pod {name}",
+    "ErrImagePull": "name an image that the nodes can pull, with --image; or import it on the node",
+    "ImagePullBackOff": "name an image that the nodes can pull, with --image; or import it on the node",
+    "InvalidImageName": "give --image a name such as registry.example/gputax:1.0",
+    "CreateContainerConfigError": "kubectl describe pod {name}",
+    "CreateContainerError": "kubectl describe pod {name}",
+    "RunContainerError": "kubectl describe pod {name}",
+    "CrashLoopBackOff": "kubectl logs {name} --previous",
+}
+# The scheduler tries again whenever a node changes; where a cluster grows by itself this is its normal first answer.
+UNSCHEDULABLE_GRACE_S = 20.0
+AUTOSCALED = ("TriggeredScaleUp", "cluster-autoscaler")
+# How long a container may be in creation before the events are asked for the reason; an image may be large.
+CREATING_GRACE_S = 16.0
+SANDBOX = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume")
+# How long the news of a pod that was just made may take before it is asked for.
+UNSEEN_S = 0.5
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PodState:
+    """What a pod's status means for us."""
+
+    phase: Phase
+    words: str
+    reason: str = ""
+    node: str = ""
+
+
+def state_of(pod: Manifest) -> PodState:
+    """Read a pod's status; pure."""
+    status, node = pod.get("status") or {}, str((pod.get("spec") or {}).get("nodeName") or "")
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return PodState("ended", end_words(pod), str(status.get("reason") or ""), node)
+    if (pod.get("metadata") or {}).get("deletionTimestamp"):
+        return PodState("ended", "it is being deleted", "Deleted", node)
+    for container in status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in STUCK:
+            words = ": ".join(filter(None, (waiting["reason"], waiting.get("message"))))
+            return PodState("stuck", words, waiting["reason"], node)
+    if _true(conditions, "Ready"):
+        return PodState("ready", f"ready on {node}", node=node)
+    scheduled = conditions.get("PodScheduled") or {}
+    if scheduled.get("status") == "False":
+        words = ": ".join(filter(None, (scheduled.get("reason"), scheduled.get("message"))))
+        return PodState("waiting", words, str(scheduled.get("reason") or ""), node)
+    if node:
+        ready = conditions.get("Ready") or {}
+        if status.get("phase") == "Running" and ready.get("status") == "False":
+            return PodState("waiting", _not_ready(ready, node), str(ready.get("reason") or ""), node)
+        return PodState("waiting", f"on {node}, the container is being made", "ContainerCreating", node)
+    return PodState("waiting", "waiting for the scheduler")
+
+
+def end_words(pod: Manifest) -> str:
+    """Say why a pod's container ended."""
+    status = pod.get("status") or {}
+    parts = [str(status[key]) for key in ("reason", "message") if status.get(key)]
+    for ended in _ends(pod):
+        parts.append(f"{ended.get('reason') or 'ended'}, exit code {ended.get('exitCode')}")
+        if ended.get("message"):
+            parts.append(str(ended["message"]))
+    return "; ".join(dict.fromkeys(parts)) or "it ended"
+
+
+def exit_code(pod: Manifest) -> int:
+    """Return with which code a pod's first container ended; 0 where none has."""
+    return next((int(ended.get("exitCode") or 0) for ended in _ends(pod)), 0)
+
+
+def _ends(pod: Manifest) -> Iterator[Mapping[str, Any]]:
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        state = container.get("state") or {}
+        ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
+        if ended:
+            yield ended
+
+
+def death_words(event: str, pod: Manifest) -> str:
+    """Say why a worker in this pod cannot go on; empty where the pod is well."""
+    if event == "DELETED":
+        return f"the pod was deleted while it was in use ({end_words(pod)})"
+    state = state_of(pod)
+    if state.phase == "ended":
+        return f"the pod ended: {state.words}"
+    if state.phase in ("waiting", "stuck"):
+        return f"the pod is not ready any more: {state.words}"
+    return ""
+
+
+def event_words(events: list[Manifest]) -> str:
+    """Return the last warning that was written about an object, in its writer's own words."""
+    warnings = [each for each in events if each.get("type") == "Warning"]
+    if not warnings:
+        return ""
+    last = max(warnings, key=_event_time)
+    return f"{last.get('reason')}: {last.get('message')}"
+
+
+class PodWatch:
+    """Follows all pods with a run's label in one thread and one request."""
+
+    def __init__(self, cluster: Cluster, labels: Mapping[str, str]) -> None:
+        self._cluster = cluster
+        self._labels = dict(labels)
+        self._changed = threading.Condition()
+        self._pods: dict[str, tuple[str, Manifest]] = {}
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._follow, name="pod-watch", daemon=True)
+        self._closed = False
+        self._thread.start()
+
+    def latest(self, name: str) -> tuple[str, Manifest] | None:
+        """Return the last event of a pod and the pod as it was then; None before the first."""
+        with self._changed:
+            return self._pods.get(name)
+
+    def wait_ready(self, name: str, timeout_s: float, say: Say) -> Manifest:
+        """Wait until the pod is ready; one that will never be raises with the cluster's own words."""
+        started = time.monotonic()
+        said, looked_at = "", ""
+        while True:
+            event, pod = self._wait_for_change(name, said, started + timeout_s)
+            if event == "DELETED":
+                raise self._failed(name, "the pod was deleted before it was ready", "run it again")
+            state = state_of(pod) if pod else PodState("waiting", "waiting for the API server")
+            if state.phase == "ready":
+                return pod
+            if state.phase in ("stuck", "ended"):
+                raise self._never(name, state)
+            waited_s = time.monotonic() - started
+            if state.words != said:
+                say(f"pod {name}: {state.words}")
+                said = state.words
+            if state.reason == "Unschedulable" and waited_s > UNSCHEDULABLE_GRACE_S and looked_at != state.words:
+                looked_at = state.words
+                if not any(str(each.get("reason")) in AUTOSCALED for each in self._events(name)):
+                    raise self._never(name, state)
+                say(f"pod {name}: the cluster adds a node")
+            if state.reason == "ContainerCreating" and waited_s > CREATING_GRACE_S:
+                events = [each for each in self._events(name) if each.get("reason") in SANDBOX]
+                if event_words(events):
+                    raise self._never(name, PodState("stuck", event_words(events), str(events[-1].get("reason"))))
+            if waited_s > timeout_s:
+                words = event_words(self._events(name)) or state.words
+                raise self._failed(
+                    name,
+                    f"the pod was not ready after {timeout_s:g} s: {words}",
+                    "a longer --ready-timeout, if it only needs time; gputax doctor --env k8s",
+                )
+
+    def wait_gone(self, name: str, timeout_s: float) -> bool:
+        """Wait until the API server has forgotten the pod."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            with self._changed:
+                seen = self._pods.get(name)
+                if seen is not None and seen[0] == "DELETED":
+                    return True
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or self._failure is not None:
+                    return False
+                self._changed.wait(min(left_s, left_s if seen else UNSEEN_S))
+                unseen = name not in self._pods
+            # Deleted before the watch told of it: it may never tell.
+            if unseen and self._forgotten(name):
+                return True
+
+    def wait_for(self, name: str, told: Callable[[str, Manifest], str], seconds: float) -> str:
+        """Wait until `told` has something to say of the pod, at most so long; return it."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while True:
+                seen = self._pods.get(name)
+                words = told(*seen) if seen else ""
+                left_s = deadline - time.monotonic()
+                if words or left_s <= 0 or self._failure is not None:
+                    return words
+                self._changed.wait(left_s)
+
+    def close(self) -> None:
+        """Stop following; the thread ends with the client's connections."""
+        self._closed = True
+
+    def _wait_for_change(self, name: str, said: str, deadline: float) -> tuple[str, Manifest]:
+        """Wait for the next event of the pod, but at most a second, so that graces and deadlines are seen."""
+        with self._changed:
+            seen = self._pods.get(name)
+            if seen is None or (state_of(seen[1]).words == said and seen[0] != "DELETED"):
+                self._changed.wait(min(1.0, max(0.05, deadline - time.monotonic())))
+            if self._failure is not None:
+                raise self._failure
+            return self._pods.get(name) or ("", {})
+
+    def _follow(self) -> None:
+        try:
+            for event, pod in self._cluster.watch("Pod", labels=self._labels):
+                with self._changed:
+                    self._pods[str(pod["metadata"]["name"])] = (event, pod)
+                    self._changed.notify_all()
+                if self._closed:
+                    return
+        except BaseException as error:
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _forgotten(self, name: str) -> bool:
+        try:
+            return self._cluster.get("Pod", name) is None
+        except GputaxError:
+            return False
+
+    def _events(self, name: str) -> list[Manifest]:
+        fields = {"involvedObject.name": name, "involvedObject.kind": "Pod"}
+        try:
+            return sorted(self._cluster.list("Event", fields=fields), key=_event_time)
+        except GputaxError:
+            return []  # without the permission the status alone must do
+
+    def _never(self, name: str, state: PodState) -> PreflightError:
+        if state.reason == "Unschedulable":
+            return self._failed(name, f"no node takes the pod: {state.words}", unschedulable_step(state.words))
+        if state.reason == "FailedCreatePodSandBox" and "runtime" in state.words and "handler" in state.words:
+            step = "the node's container runtime knows no such handler: configure it there, or use another node"
+            return self._failed(name, f"the pod cannot start: {state.words}", step)
+        words = event_words(self._events(name)) if state.phase == "stuck" and len(state.words) < 40 else ""
+        step = STUCK.get(state.reason, "kubectl describe pod {name}").format(name=name)
+        if step.startswith("kubectl "):
+            step = self._cluster.kubectl(*step.split()[1:])
+        how = "the pod ended before it was ready" if state.phase == "ended" else "the pod cannot start"
+        return self._failed(name, f"{how}: {words or state.words}", step)
+
+    def _failed(self, name: str, what: str, step: str) -> PreflightError:
+        return PreflightError(what, where=f"pod {name}, namespace {self._cluster.namespace}", next_step=step)
+
+
+def unschedulable_step(words: str) -> str:
+    """Return what helps against the scheduler's reason."""
+    if "Insufficient nvidia.com" in words:
+        return "ask for fewer with --gpus, or see what the nodes have: gputax doctor --env k8s"
+    if "Insufficient cpu" in words or "Insufficient memory" in words:
+        return (
+            "ask for less with --cpus or --memory (and --threads on the other side of a comparison); "
+            f"what pods of gputax hold: kubectl get pods -A -l {NAME_LABEL}={APP}"
+        )
+    if "untolerated taint" in words:
+        return "kubectl taint nodes NAME KEY- removes a taint; gputax doctor --env k8s lists them"
+    if "node affinity" in words or "node selector" in words:
+        return "label the node (kubectl label node NAME KEY=VALUE), or drop --node"
+    return "gputax doctor --env k8s"
+
+
+def _not_ready(ready: Mapping[str, Any], node: str) -> str:
+    words = ": ".join(filter(None, (ready.get("reason"), ready.get("message"))))
+    return f"not ready on {node}" + (f" ({words})" if words else "")
+
+
+def _true(conditions: Mapping[str, Any], name: str) -> bool:
+    return (conditions.get(name) or {}).get("status") == "True"
+
+
+def _event_time(event: Manifest) -> str:
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return str(next((each for each in times if each), ""))

@@ -1,0 +1,1 @@
+"""`gputax duet`: two environments measured in pairs."""

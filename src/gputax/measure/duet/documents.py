@@ -1,0 +1,206 @@
+"""From the pairs of a duet to the comparison document and the files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gputax import __version__
+from gputax.measure.documents import device_name_of
+from gputax.measure.duet.judgement import Question, judge_duet, resolution
+from gputax.measure.duet.pairs import DuetData
+from gputax.measure.duet.request import LOADGEN_SLOT_S, DuetRequest
+from gputax.measure.duet.sides import CLOSED_LOOPS, SideSpec, WorkerSide
+from gputax.plan.claims import claim, device_label
+from gputax.plan.engines import parse_engine
+from gputax.plan.micro import OPERATIONS
+from gputax.plan.workloads import workload_facts
+from gputax.results.documents.comparison import COMPARISON_NAME, Comparison, Resolution
+from gputax.results.documents.comparison import Side as SideRecord
+from gputax.results.documents.run import WarningRecord
+from gputax.results.store import ResultDirectory, now_text
+from gputax.worker.probes.disturbance import BUSY_NEIGHBOURS, Limits
+
+Parts = Mapping[str, DuetData]
+"""The pairs of each workload that was measured, in order."""
+
+
+def comparison_of(
+    request: DuetRequest, a: WorkerSide, b: WorkerSide, parts: Parts, control: DuetData | None
+) -> Comparison:
+    """Judge every part and put all into one document."""
+    doubt = doubt_of(a, b)
+    judged = {workload: judge_duet(_question(request, workload, a, doubt), data) for workload, data in parts.items()}
+    found: Resolution | None = resolution(control) if control else None
+    warnings = [
+        WarningRecord(code=each.code, text=_of_part(workload, each.text, parts), value=each.value)
+        for workload, part in judged.items()
+        for each in part.notices
+    ]
+    warnings += [
+        WarningRecord(code="technique", text=f"{side.spec.label}: {side.evidence()['warning']}")
+        for side in (a, b)
+        if side.evidence().get("warning")
+    ]
+    warnings += busy_hosts(a, b)
+    left = [workload for workload in request.parts if workload not in parts]
+    if left:
+        warnings.append(WarningRecord(code="not-measured", text=f"interrupted before {', '.join(left)} was measured"))
+    if found and not found.contains_zero:
+        warnings.append(
+            WarningRecord(
+                code="control-failed",
+                text="the A/A control saw a difference between two equal sides: do not trust small overheads here",
+            )
+        )
+    return Comparison(
+        kind="duet",
+        gputax_version=__version__,
+        timestamp=now_text(),
+        question=f"What does {request.b.label} cost over {request.a.label}?",
+        command=request.command,
+        sides=(_side(request.a, a), _side(request.b, b)),
+        metrics=tuple(row for part in judged.values() for row in part.metrics),
+        resolution=found,
+        pair_series=tuple(part.series for part in judged.values()),
+        settings=_settings(request, parts),
+        warnings=tuple(warnings),
+    )
+
+
+def busy_hosts(a: WorkerSide, b: WorkerSide) -> list[WarningRecord]:
+    """Say so where others used the CPUs. Pairs cancel what hits both sides alike, and a scheduler's weight does not."""
+    limit = Limits().others_percent_of_core
+    why = "they widen the interval"
+    if _scheduled_apart(a, b):
+        why += (
+            ", and where the sides differ in scheduling weight they shift it: beside two busy processes a pod was once "
+            "29 % faster than bare. Measure on an idle machine"
+        )
+    return [
+        WarningRecord(
+            code=BUSY_NEIGHBOURS,
+            text=f"{side.spec.label}: other processes used {side.others_percent_of_core:.0f} % of one core on its CPUs "
+            f"before the pairs (limit {limit:g} %): {why}",
+            value=side.others_percent_of_core,
+        )
+        for side in (a, b)
+        if side.others_percent_of_core > limit
+    ]
+
+
+def doubt_of(a: WorkerSide, b: WorkerSide) -> str:
+    """Return why no verdict may be reached, "" where one may: -29 % would be a pass that nobody could defend."""
+    busiest = max(side.others_percent_of_core for side in (a, b))
+    if busiest <= Limits().others_percent_of_core or not _scheduled_apart(a, b):
+        return ""
+    return (
+        f"other processes used {busiest:.0f} % of one core, and sides that are scheduled apart lose to them unequally: "
+        "measure on an idle machine"
+    )
+
+
+def _scheduled_apart(a: WorkerSide, b: WorkerSide) -> bool:
+    return len({side.spec.environment.partition("+")[0].partition(":")[0] for side in (a, b)}) > 1
+
+
+def write_duet(store: ResultDirectory, comparison: Comparison, parts: Parts, a: WorkerSide, b: WorkerSide) -> None:
+    """Write the pairs, their samples and the document; of several workloads each has a directory of its own."""
+    store.write_json("environment-a.json", a.described)
+    store.write_json("environment-b.json", b.described)
+    for workload, data in parts.items():
+        prefix = f"{workload.replace(':', '_')}/" if len(parts) > 1 else ""
+        _write_pairs(store, prefix, data)
+    store.write_text(COMPARISON_NAME, comparison.model_dump_json(indent=2) + "\n")
+
+
+def _question(request: DuetRequest, workload: str, a: WorkerSide, doubt: str) -> Question:
+    text = claim(
+        "saturate" if request.scenario in CLOSED_LOOPS else request.scenario,
+        parse_engine(request.a.setup.engine).name,
+        str(a.facts["device"]),
+        str(a.facts.get("weights", "none")),
+        official=False,
+        is_mlperf_model=workload_facts(workload).is_mlperf_model,
+    )
+    operation = OPERATIONS.get(workload)
+    return Question(
+        workload,
+        request.scenario,
+        request.batch,
+        request.a.label,
+        request.b.label,
+        request.budgets,
+        text,
+        request.named,
+        bandwidth=(operation.bandwidth_metric or "") if operation else "",
+        bytes_per_run=operation.bytes_per_run * request.batch if operation else 0,
+        doubt=doubt,
+    )
+
+
+def _of_part(workload: str, text: str, parts: Parts) -> str:
+    return f"{workload}: {text}" if len(parts) > 1 else text
+
+
+def _settings(request: DuetRequest, parts: Parts) -> dict[str, Any]:
+    common = {
+        "drop_rule": "the first run of each slot, or a millisecond's worth of shorter runs; of runs over 30 ms none",
+        "closed_loop": request.scenario in CLOSED_LOOPS,
+        "loadgen_slot_s": None if request.scenario in CLOSED_LOOPS else LOADGEN_SLOT_S,
+        "order": "random within each pair",
+        "seed": request.seed,
+        "stop_width_percent": request.width_percent,
+        "max_time_s": request.max_time_s,
+    }
+    if len(parts) == 1:
+        return {**common, **_part_settings(next(iter(parts.values())))}
+    return {**common, "workloads": {workload: _part_settings(data) for workload, data in parts.items()}}
+
+
+def _part_settings(data: DuetData) -> dict[str, Any]:
+    return {
+        "slot_runs": data.slot.runs,
+        "slot_dropped": data.slot.dropped,
+        "restarts": data.restarts,
+        "stopped_because": data.stopped_because,
+        "seconds": data.seconds,
+        "lost_pairs": data.lost_pairs,
+    }
+
+
+def _side(spec: SideSpec, side: WorkerSide) -> SideRecord:
+    device = str(side.facts["device"])
+    return SideRecord(
+        label=spec.label,
+        environment=spec.environment,
+        device=device,
+        device_label=device_label(device, device_name_of(side.described, side.facts)),
+        source="measured now",
+        format="duet",
+        fingerprint={**side.facts, "cpu_allowance": side.described.get("cpu_allowance")},
+        evidence=side.evidence(),
+    )
+
+
+def _write_pairs(store: ResultDirectory, prefix: str, data: DuetData) -> None:
+    store.write_samples(
+        f"{prefix}pairs.parquet",
+        {
+            "time_ns": np.array([int(pair.time_s * 1e9) for pair in data.pairs], dtype=np.int64),
+            "b_first": np.array([pair.b_first for pair in data.pairs], dtype=np.int64),
+            "restart": np.array([pair.restart for pair in data.pairs], dtype=np.int64),
+            "a_mean_ns": np.array([round(pair.a_ns.mean()) for pair in data.pairs], dtype=np.int64),
+            "b_mean_ns": np.array([round(pair.b_ns.mean()) for pair in data.pairs], dtype=np.int64),
+        },
+    )
+    for name, blocks in (("a", [pair.a_ns for pair in data.pairs]), ("b", [pair.b_ns for pair in data.pairs])):
+        store.write_samples(
+            f"{prefix}samples-{name}.parquet",
+            {
+                "pair": np.repeat(np.arange(len(blocks)), [block.size for block in blocks]),
+                "latency_ns": np.rint(np.concatenate(blocks)).astype(np.int64),
+            },
+        )

@@ -1,0 +1,139 @@
+"""The real sides of a duet: a worker in an environment, asked for closed-loop slots or short LoadGen runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gputax.errors import ResultsError
+from gputax.measure.duet.pairs import Slot
+from gputax.measure.session import WorkerSession
+from gputax.measure.sizing import Pilot
+from gputax.measure.summary import latencies_ns
+from gputax.measure.view import SilentView
+from gputax.places import Places, environment_named
+from gputax.plan.budgets import layers_of
+from gputax.plan.cells import Setup
+from gputax.plan.driver import driver_choice
+from gputax.plan.load import Load
+from gputax.plan.micro import is_micro
+from gputax.plan.options import EnvironmentOptions
+from gputax.worker.probes.disturbance import BUSY_NEIGHBOURS
+
+CLOSED_LOOPS = ("single-stream", "multi-stream", "saturate")
+PILOT_S, MICRO_PILOT_S = 1.0, 0.1
+FloatArray = npt.NDArray[np.float64]
+# For LoadGen slots: the load of one slot, by its seed.
+LoadForSeed = Callable[[int], Load]
+
+
+@dataclass(frozen=True)
+class SideSpec:
+    """What one side of the duet is."""
+
+    label: str
+    environment: str
+    setup: Setup
+    options: EnvironmentOptions = field(default_factory=EnvironmentOptions)
+
+
+class WorkerSide:
+    """One environment with a warm worker."""
+
+    def __init__(
+        self, spec: SideSpec, scenario: str, batch: int, stall_timeout_s: float = 0.0, places: Places | None = None
+    ) -> None:
+        self.spec = spec
+        self._scenario = scenario
+        self._batch = batch
+        self._stall_timeout_s = stall_timeout_s
+        self._environment = environment_named(spec.environment, driver_choice(spec.setup), places, spec.options)
+        self._evidence: dict[str, Any] = {}
+        self._others_percent: list[float] = []
+        self.load_for: LoadForSeed | None = None
+        self._session = self._started()
+        self.pilot = self._piloted()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the worker really loaded."""
+        return self._session.facts
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What the worker told of its place."""
+        return self._session.described
+
+    @property
+    def others_percent_of_core(self) -> float:
+        """How busy other processes kept this side's CPUs: the median of the seconds before the pairs of each restart.
+
+        A pod that is being made is such a load itself, for a moment. What a proxy does is no other's load.
+        """
+        return 0.0 if "proxy" in layers_of(self.spec.environment) else statistics.median(self._others_percent)
+
+    def evidence(self) -> dict[str, Any]:
+        """What proved that the environment was active, when it was last asked."""
+        return self._evidence
+
+    def prove(self) -> None:
+        """Take the evidence of all that this worker has done; without it there is no number."""
+        self._evidence = self._session.evidence()
+        if self._evidence.get("active") is not True:
+            reasons = "; ".join(map(str, self._evidence.get("reasons") or ())) or "nothing proves it"
+            raise ResultsError(
+                f"INVALID: {self.spec.environment} was not active: {reasons}",
+                where=f"side {self.spec.label}",
+                next_step="nothing was kept: a layer without evidence gives no number",
+            )
+
+    def take(self, workload: str) -> None:
+        """Load another operation into the same worker, and warm it."""
+        setup = dataclasses.replace(self.spec.setup, workload=workload)
+        self.spec = dataclasses.replace(self.spec, setup=setup)
+        self._session.prepare(setup)
+        self.pilot = self._piloted()
+
+    def single_pilot(self) -> Pilot:
+        """Warm single requests, for the server's bound."""
+        return self._session.pilot(1)
+
+    def run_slot(self, slot: Slot, seed: int) -> FloatArray:
+        """Run one half of a pair."""
+        if self.load_for is not None:
+            observation = self._session.apply(self.load_for(seed))
+            if self._scenario == "offline":
+                columns = observation.columns
+                span_ns = float(columns["end_ns"].max() - columns["start_ns"].min())
+                return np.array([span_ns / columns["samples"].sum()])  # ns per sample: the inverse of throughput
+            return latencies_ns(self._scenario, observation.columns).astype(np.float64)
+        durations = self._session.slot(self._batch, slot.dropped + slot.runs, seed * (slot.dropped + slot.runs))
+        return durations[slot.dropped :].astype(np.float64)
+
+    def restart(self) -> None:
+        """Replace the worker: where a process lands in memory and on the cores is a variation of its own."""
+        if self._session.usable:
+            self.prove()
+        self.end()
+        self._session = self._started()
+        self._piloted()
+
+    def end(self) -> None:
+        """End the worker."""
+        self._session.end()
+
+    def _piloted(self) -> Pilot:
+        # A model's caches and clocks need a second; an operation of microseconds has settled in a tenth of it.
+        pilot = self._session.pilot(self._batch, MICRO_PILOT_S if is_micro(self.spec.setup.workload) else PILOT_S)
+        busy = (each.value for each in self._session.pilot_notices if each.code == BUSY_NEIGHBOURS)
+        self._others_percent.append(next(busy, None) or 0.0)
+        return pilot
+
+    def _started(self) -> WorkerSession:
+        return WorkerSession(self._environment, self.spec.setup, SilentView(), self._stall_timeout_s)

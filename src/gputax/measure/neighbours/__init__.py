@@ -1,0 +1,1 @@
+"""`gputax share --victim`: one tenant measured beside each kind of neighbour."""

@@ -1,0 +1,222 @@
+"""Isolation as pass or fail: what tenants tried against each other, and what that says; the judgements are pure."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from gputax.environments.connection import WorkerConnection
+from gputax.errors import CellError, WorkerError
+from gputax.measure.neighbours.cell import parts_of
+from gputax.measure.neighbours.crash import CrashOutcome
+from gputax.measure.neighbours.workers import proven
+from gputax.plan.neighbours import family_of
+from gputax.plan.techniques import SharePlan, Technique
+from gputax.results.documents.sharing import IsolationRow
+from gputax.sharing.place import SharedPlace
+
+PROBE_S = 300.0
+MIB = 1 << 20
+# Blocks of 1 MiB and the driver's own needs: a tenant that got this share of what it was told got all of it.
+NEARLY_ALL = 0.9
+MOST_FILLED_BYTES = 2 << 30
+FILLED_BEYOND_BYTES = 64 * MIB
+QUOTA: Final = "memory quota holds"
+FOREIGN: Final = "no foreign memory readable"
+CRASH: Final = "a crash stays with its tenant"
+
+
+def try_isolation(place: SharedPlace, technique: Technique, plan: SharePlan, device: str) -> list[IsolationRow]:
+    """Let two tenants of the technique try each other's walls."""
+    tenants = place.tenants(technique, 2, parts_of(plan), plan.setup)
+    started: list[WorkerConnection] = []
+
+    def start(number: int) -> WorkerConnection:
+        started.append(WorkerConnection(tenants[number].environment))
+        started[-1].describe()
+        return started[-1]
+
+    secret = secrets.token_hex(16).encode()  # letters and digits: as floats they pass a kernel unchanged
+    ask = _Asking(family_of(device), secret)
+    try:
+        holder, reader = start(0), start(1)
+        fills = ask.fills(holder, reader)
+        place_held = ask(holder, "hold")
+        told = [proven(each, device) for each in (holder, reader)]
+        evidence = place.evidence(technique, [each for each, _ in told], [each for _, each in told])
+        attempts = ask.attempts(reader, place_held)
+        control = ask.control(holder)
+        for each in (holder, reader):
+            each.end()  # killed, so that nothing tidies up behind the secret
+        later = ask.attempts(start(1), {})
+        attempts += [{**each, "way": f"{each['way']}, after its end"} for each in later]
+    finally:
+        for each in started:
+            each.end()
+    rows = [
+        judged_quota(technique, family_of(device), fills, quota_of([each for each, _ in told])),
+        judged_foreign_memory(technique, attempts, control=control),
+    ]
+    return [_unproven(row, evidence) for row in rows]
+
+
+class _Asking:
+    """Sends the probes of one experiment."""
+
+    def __init__(self, family: str, secret: bytes) -> None:
+        self._family, self._secret = family, secret.hex()
+
+    def __call__(self, connection: WorkerConnection, probe: str, **parameters: Any) -> dict[str, Any]:
+        answer = connection.call(
+            "describe",
+            about="isolation",
+            family=self._family,
+            probe=probe,
+            secret=self._secret,
+            stall_timeout_s=PROBE_S,
+            **parameters,
+        )
+        return dict(answer["isolation"])
+
+    def fills(self, one: WorkerConnection, other: WorkerConnection) -> list[dict[str, Any]]:
+        """Let one tenant take all that it is given and then, while it holds that, the other."""
+        if self._family == "cpu":
+            return self._host_fills(one, other)
+        fills = [self(one, "fill"), self(other, "fill")]
+        self(one, "drop")
+        self(other, "drop")
+        return fills
+
+    def _host_fills(self, one: WorkerConnection, other: WorkerConnection) -> list[dict[str, Any]]:
+        told = [self(one, "fill"), self(other, "fill")]
+        limit = told[0].get("told_bytes")
+        if _own_limits(told) and limit is not None and limit <= MOST_FILLED_BYTES:
+            told[0] = self(one, "fill", most_bytes=limit + FILLED_BEYOND_BYTES)
+        return told
+
+    def control(self, holder: WorkerConnection) -> bool:
+        """Whether the owner can still read its own secret; an attempt may have broken its context, or ended it."""
+        try:
+            return bool(self(holder, "check").get("there"))
+        except CellError:
+            return False
+
+    def attempts(self, reader: WorkerConnection, held: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return every try to read the secret; a reader that was ended for it has read nothing."""
+        try:
+            return list(self(reader, "read", place=dict(held))["attempts"])
+        except WorkerError as error:
+            return [{"way": "reading at the other's address", "outcome": f"the reader {error.what}", "found": False}]
+
+
+def quota_of(evidences: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the memory that a tenant's evidence says it may have at most."""
+    given = [each["memory_limit_bytes"] for each in evidences if each.get("memory_limit_bytes")]
+    return int(min(given)) if given else None
+
+
+def judged_quota(
+    technique: Technique, family: str, fills: Sequence[Mapping[str, Any]], quota_bytes: int | None
+) -> IsolationRow:
+    """Judge what two tenants could allocate, one after the other, each while the one before holds its part."""
+    passed, text = _host_quota(fills) if family == "cpu" else _device_quota(technique, fills, quota_bytes)
+    return IsolationRow(
+        technique=technique.name, check=QUOTA, passed=passed, text=text, evidence={"fills": [dict(f) for f in fills]}
+    )
+
+
+def _device_quota(
+    technique: Technique, fills: Sequence[Mapping[str, Any]], quota_bytes: int | None
+) -> tuple[bool | None, str]:
+    first, second = fills
+    quota = int(quota_bytes or first["told_bytes"])
+    took = f"one tenant took {_mib(first['taken_bytes'])} of its {_mib(quota)} MiB"
+    left = f"the other then got {_mib(second['taken_bytes'])} of its {_mib(second['told_bytes'])} MiB"
+    if first["taken_bytes"] > quota:
+        return False, f"{took}: more than its quota"
+    if not first["out_of_memory"]:
+        return False, f"{took} and was then refused by {first['refusal'] or 'nothing'}, not for want of memory"
+    if second["taken_bytes"] >= NEARLY_ALL * int(second["told_bytes"]):
+        return True, f"{took}, then {first['refusal']}; {left}"
+    if quota_bytes is not None:
+        return True, f"{took}, then {first['refusal']}; but {left}: the quotas together are more than the device has"
+    if technique.bound != "none":
+        return False, f"{took}; {left}: nothing kept the first from the other's memory"
+    return None, f"no quota is set: {took}, and {left}"
+
+
+def _host_quota(fills: Sequence[Mapping[str, Any]]) -> tuple[bool | None, str]:
+    limit = fills[0].get("told_bytes")
+    if limit is None:
+        return None, "no memory limit is set here: the stand-in shares or caps CPU time alone"
+    if not _own_limits(fills):
+        return None, f"the only memory limit ({_mib(limit)} MiB) is common to both tenants: no quota of their own"
+    if "taken_bytes" not in fills[0]:
+        return None, f"the limit of {_mib(limit)} MiB is too large to be filled here"
+    taken, refusal = int(fills[0]["taken_bytes"]), str(fills[0]["refusal"])
+    if taken > limit or not fills[0]["out_of_memory"]:
+        return False, f"a tenant took {_mib(taken)} MiB, its limit is {_mib(limit)} MiB"
+    return True, f"a tenant took {_mib(taken)} of its {_mib(limit)} MiB, then was {refusal}"
+
+
+def _own_limits(fills: Sequence[Mapping[str, Any]]) -> bool:
+    sources = [each.get("source") for each in fills]
+    return all(sources) and len(set(sources)) == len(sources)
+
+
+def judged_foreign_memory(
+    technique: Technique, attempts: Sequence[Mapping[str, Any]], *, control: bool
+) -> IsolationRow:
+    """Judge whether a tenant found another's secret, by whichever way."""
+    found = [str(each["way"]) for each in attempts if each["found"]]
+    tried = "; ".join(
+        f"{each['way']}: {'the secret was read' if each['found'] else each['outcome']}" for each in attempts
+    )
+    passed: bool | None = not found
+    text = tried
+    if found and technique.stand_in:
+        text = f"{tried}. Tenants of this stand-in are processes of one user, and Linux lets a user debug its own"
+    if not control and not found:
+        passed, text = None, f"in the end the tenant that held the secret could not read it itself either: {tried}"
+    evidence = {"attempts": [dict(each) for each in attempts], "control": control}
+    return IsolationRow(technique=technique.name, check=FOREIGN, passed=passed, text=text, evidence=evidence)
+
+
+def judged_crash(technique: Technique, outcome: CrashOutcome | None) -> IsolationRow:
+    """Judge what the crashes of a neighbour did to the others."""
+    passed: bool | None = None
+    if outcome is None:
+        text = "not tried: the neighbour `crash` was not asked for"
+    elif not outcome.ends:
+        text = "the neighbour did not crash"
+    else:
+        passed = outcome.contained
+        text = _crash_text(outcome)
+    evidence = {} if outcome is None else {"ends": list(outcome.ends), "runs_beside": outcome.runs_beside}
+    return IsolationRow(technique=technique.name, check=CRASH, passed=passed, text=text, evidence=evidence)
+
+
+def _crash_text(outcome: CrashOutcome) -> str:
+    ends = ", ".join(dict.fromkeys(outcome.ends))
+    crashes = f"{len(outcome.ends)} crash{'es' if len(outcome.ends) != 1 else ''} (the neighbour {ends})"
+    if outcome.victim_error:
+        return f"after {crashes} the victim did not go on: {outcome.victim_error}"
+    if outcome.new_tenant_error:
+        return f"after {crashes} no new tenant could start: {outcome.new_tenant_error}"
+    return (
+        f"{crashes}: the victim went on without an error ({outcome.runs_beside} runs beside it, the longest "
+        f"{outcome.longest_beside_ms:.3g} ms, alone {outcome.longest_alone_ms:.3g} ms); a new tenant started each time"
+    )
+
+
+def _unproven(row: IsolationRow, evidence: Mapping[str, Any]) -> IsolationRow:
+    """Take the verdict from a row whose technique was not proven to be there."""
+    if evidence.get("active") is True:
+        return row
+    reasons = "; ".join(map(str, evidence.get("reasons") or ("nothing proves it",)))
+    return row.model_copy(update={"passed": None, "text": f"the technique was not active ({reasons}): {row.text}"})
+
+
+def _mib(count: Any) -> str:
+    return f"{int(count) / MIB:,.0f}"

@@ -1,0 +1,104 @@
+"""The document of a neighbour experiment as it grows: pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from gputax import __version__
+from gputax.measure.documents import device_name_of
+from gputax.measure.neighbours.cell import CellResult
+from gputax.measure.neighbours.slots import ORDER
+from gputax.plan.cells import Cell, LoadPlan
+from gputax.plan.claims import claim, device_label
+from gputax.plan.engines import parse_engine
+from gputax.plan.neighbours import AGGRESSORS, family_of
+from gputax.plan.techniques import TECHNIQUES, SharePlan
+from gputax.plan.workloads import workload_facts
+from gputax.results.documents.sharing import IsolationRow, SharingRecord
+from gputax.results.store import now_text
+
+# Three workers and their probes; for the estimate of the time that is left.
+ISOLATION_S = 5.0
+HOST_FACTS = ("cpu_model", "cores_online", "kernel", "hypervisor", "governors", "distribution")
+
+
+def empty_neighbours(
+    plan: SharePlan, victim: str, kinds: Sequence[str], plan_id: str, cells: tuple[str, ...]
+) -> SharingRecord:
+    """Return the record of an experiment that has measured nothing yet."""
+    return SharingRecord(
+        gputax_version=__version__,
+        timestamp=now_text(),
+        complete=False,
+        plan_id=plan_id,
+        plan={**dataclasses.asdict(two_tenants(plan)), "victim": victim, "aggressors": list(kinds)},
+        cells_planned=cells,
+        place=plan.place,
+        workload=plan.setup.workload,
+        device_label="nothing measured yet",
+    )
+
+
+def two_tenants(plan: SharePlan) -> SharePlan:
+    """Return the plan with the tenants that a neighbour experiment has, whatever was asked for."""
+    return dataclasses.replace(plan, tenants=(2,))
+
+
+def shown_cells(plan: SharePlan, victim: str, kinds: int) -> tuple[Cell, ...]:
+    """Return the parts of the experiment as a view shows them: each kind of neighbour, then the walls."""
+    slots_s = len(ORDER) * plan.repeats * plan.window_s
+    durations_s = [slots_s] * kinds + [ISOLATION_S]
+    return tuple(
+        Cell(plan.setup, victim, 1, TECHNIQUES[name].environment(plan.place), 2, LoadPlan(duration_s=seconds))
+        for name in plan.techniques
+        for seconds in durations_s
+    )
+
+
+def described_by(
+    record: SharingRecord, facts: dict[str, Any], described: dict[str, Any], cell: str, result: CellResult
+) -> SharingRecord:
+    """Add what the victim's worker told of its place and device, and what the neighbour really did."""
+    device = str(facts["device"])
+    host = described.get("host") or {}
+    neighbours = {**record.fingerprint.get("neighbours", {})}
+    kind = cell.rpartition("-")[2]
+    neighbours[cell] = {
+        "about": AGGRESSORS[kind, family_of(device)].about,
+        "facts": {key: value for key, value in result.aggressor_facts.items() if key not in ("notices", "prepare_s")},
+        "evidence": result.evidences[-1] if result.evidences else {},
+        "crashes": list(result.crash.ends) if result.crash else [],
+    }
+    return record.model_copy(
+        update={
+            "device": device,
+            "device_label": device_label(device, device_name_of(described, facts)),
+            "claim": _claim(record.workload, facts),
+            "fingerprint": {
+                "host": {key: host.get(key) for key in HOST_FACTS},
+                "gpus": (described.get("devices") or {}).get("gpus") or [],
+                "packages": described.get("packages"),
+                "victim": {key: value for key, value in facts.items() if key not in ("notices", "prepare_s")},
+                "neighbours": neighbours,
+            },
+        }
+    )
+
+
+def replaced_isolation(rows: Sequence[IsolationRow], new: IsolationRow) -> tuple[IsolationRow, ...]:
+    """Return the rows with the new one in the place of an older one of the same check."""
+    kept = [row for row in rows if (row.technique, row.check) != (new.technique, new.check)]
+    return (*kept, new)
+
+
+def _claim(workload: str, facts: dict[str, Any]) -> str:
+    return claim(
+        "saturate",
+        parse_engine(str(facts.get("engine", "onnx"))).name,
+        str(facts["device"]),
+        str(facts.get("weights", "none")),
+        official=False,
+        is_mlperf_model=workload_facts(workload).is_mlperf_model,
+    )

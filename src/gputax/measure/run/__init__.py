@@ -1,0 +1,1 @@
+"""`gputax run`: cells measured one after the other."""

@@ -1,0 +1,186 @@
+"""Measure one cell: pilot, size the load, apply it, and judge what came back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from gputax.measure import rates
+from gputax.measure.session import Observation, WorkerSession
+from gputax.measure.sizing import (
+    FEWEST_QUERIES,
+    Bound,
+    Pilot,
+    query_count,
+    server_bound,
+    server_load,
+    stream_load,
+)
+from gputax.measure.summary import Figures, clock_agreement, latencies_ns, summarise
+from gputax.measure.view import RunView
+from gputax.plan.cells import Cell
+from gputax.plan.notices import Notice
+from gputax.results.loadgen import LoadGenLog, parse_detail
+from gputax.stats.percentiles import floor_for
+
+# A number that carries one of these is no number.
+SPOILING = ("clock-jump", "no-evidence")
+PROBE_S = 4.0
+# A probe that costs a third of the measurement or more is not worth it: the measurement itself is the probe.
+PROBE_WORTH = 3.0
+MAIN_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One server rate that was tried."""
+
+    rate_per_s: float
+    kind: Literal["probe", "measurement"]
+    held: bool
+    over_bound_share: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One cell's figures with all that is needed to check them."""
+
+    cell: Cell
+    observation: Observation
+    figures: Figures
+    log: LoadGenLog | None
+    warmup_s: float
+    bound: Bound | None
+    notices: tuple[Notice, ...]
+    attempts: tuple[Attempt, ...] = ()
+    rate_source: str = ""
+
+    evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def valid(self) -> bool:
+        """Whether the number may be believed: LoadGen says VALID, its clock stood still, the layer was there."""
+        spoilt = any(notice.code in SPOILING for notice in self.notices)
+        return (self.log is None or self.log.valid) and not spoilt
+
+    def proven(self, evidence: Mapping[str, Any]) -> Measured:
+        """Return the cell with its evidence; a layer without it gives no number that may be believed."""
+        notices = self.notices
+        if evidence.get("active") is not True:
+            reasons = "; ".join(map(str, evidence.get("reasons") or ())) or "nothing proves it"
+            notices = (*notices, Notice("no-evidence", f"INVALID: {self.cell.environment} was not active: {reasons}"))
+        if evidence.get("warning"):
+            notices = (*notices, Notice("technique", str(evidence["warning"])))
+        return dataclasses.replace(self, notices=notices, evidence=evidence)
+
+    @property
+    def over_bound_share(self) -> float | None:
+        """The share of server queries that were later than the bound."""
+        if self.bound is None:
+            return None
+        late = latencies_ns(self.cell.scenario, self.observation.columns) > self.bound.ms * 1e6
+        return float(np.mean(late))
+
+
+def measure_cell(session: WorkerSession, cell: Cell, view: RunView) -> Measured:
+    """Measure the cell on a prepared worker."""
+    view.phase("warm-up and pilot")
+    pilot = session.pilot(cell.batch_size, cell.load.pilot_s)
+    if cell.scenario == "server":
+        return _measure_server(session, cell, pilot, view)
+    view.phase("measuring")
+    observation = session.apply(stream_load(cell, pilot))
+    return _judged(cell, observation, pilot.elapsed_s, None)
+
+
+def _measure_server(session: WorkerSession, cell: Cell, pilot: Pilot, view: RunView) -> Measured:
+    single = pilot if cell.batch_size == 1 else session.pilot(1, cell.load.pilot_s)
+    warmup_s = pilot.elapsed_s + (0.0 if single is pilot else single.elapsed_s)
+    bound = server_bound(cell, single)
+    capacity = max(pilot.rate_per_s, single.rate_per_s)
+    attempts: list[Attempt] = []
+    rate, source = _search_rate(session, cell, bound, capacity, attempts, view)
+    for attempt in range(MAIN_TRIES):
+        view.phase(f"measuring at {rate:.4g} queries/s, bound {bound.ms:g} ms")
+        load = server_load(cell, rate, bound, query_count(cell.load, rate, _fewest(cell)))
+        measured = _judged(cell, session.apply(load), warmup_s, bound)
+        attempts.append(Attempt(rate, "measurement", measured.valid, measured.over_bound_share or 0.0))
+        too_fast = measured.log is not None and not measured.log.values.get("early_stopping_met", True)
+        if cell.load.qps or measured.valid or not too_fast or attempt == MAIN_TRIES - 1:
+            break
+        view.phase(f"{rate:.4g}/s was too fast for the bound; trying {rate * rates.STEP_DOWN:.4g}/s")
+        rate *= rates.STEP_DOWN
+    lost = [each for each in attempts if each.kind == "measurement" and not each.held and each.rate_per_s != rate]
+    if lost:
+        tried = ", ".join(f"{each.rate_per_s:.4g}/s ({100 * each.over_bound_share:.0f} % late)" for each in lost)
+        note = Notice("rate-stepped-down", f"measured before and too fast for the bound: {tried}", float(len(lost)))
+        measured = dataclasses.replace(measured, notices=(*measured.notices, note))
+    return dataclasses.replace(measured, attempts=tuple(attempts), rate_source=source)
+
+
+def _search_rate(
+    session: WorkerSession, cell: Cell, bound: Bound, capacity_per_s: float, attempts: list[Attempt], view: RunView
+) -> tuple[float, str]:
+    """Return the rate to measure at and who chose it; every probe is added to `attempts`."""
+    plan = cell.load
+    if plan.qps:
+        return plan.qps, "given by --qps"
+
+    def probe(rate: float, repeat: int) -> bool:
+        view.phase(f"probing {rate:.4g} queries/s")
+        queries = max(_fewest(cell) if plan.find_peak else FEWEST_QUERIES, int(PROBE_S * rate))
+        probed = _judged(cell, session.apply(server_load(cell, rate, bound, queries, seed_offset=repeat)), 0.0, bound)
+        late = probed.over_bound_share or 0.0
+        held = probed.valid if plan.find_peak else late <= 1.0 - plan.percentile
+        attempts.append(Attempt(rate, "probe", held, late))
+        return held
+
+    if plan.find_peak:
+        search = rates.find_peak(capacity_per_s, probe)
+        return search.rate_per_s, f"peak: {search.rate_per_s:.4g}/s held, {search.first_failing_per_s:.4g}/s did not"
+    rate = rates.FIRST_SHARE * capacity_per_s
+    measurement_s = query_count(plan, rate, _fewest(cell)) / rate
+    if measurement_s >= PROBE_WORTH * max(PROBE_S, FEWEST_QUERIES / rate):
+        rate = rates.find_rate(capacity_per_s, probe).rate_per_s
+    return rate, f"chosen by gputax from the pilot's {capacity_per_s:.4g} samples/s; it is no capacity"
+
+
+def _fewest(cell: Cell) -> int:
+    """Return the queries below which LoadGen can never call a server run VALID."""
+    return floor_for(cell.load.percentile)
+
+
+def _judged(
+    cell: Cell,
+    observation: Observation,
+    warmup_s: float,
+    bound: Bound | None,
+) -> Measured:
+    figures = summarise(cell.scenario, observation.columns)
+    detail = observation.logs.get("mlperf_log_detail.txt")
+    log = parse_detail(detail) if detail else None
+    notices = [*observation.notices, *figures.notices]
+    limit_s = cell.load.max_duration_s
+    if limit_s and figures.duration_s > 1.5 * limit_s:
+        text = f"took {figures.duration_s:.0f} s instead of {limit_s:g} s: fewer queries would carry no percentile"
+        notices.append(Notice("longer-than-asked", text, figures.duration_s))
+    if log is not None:
+        # Offline's percentiles are of one query that holds all samples; ours are of batches.
+        if cell.scenario != "offline":
+            notices += clock_agreement(figures, log)
+        notices += [Notice("loadgen-invalid", f"LoadGen: INVALID: {reason}") for reason in log.invalid_reasons]
+        if log.errors:
+            notices.append(Notice("loadgen-errors", f"LoadGen logged {log.errors} errors", float(log.errors)))
+    return Measured(
+        cell=cell,
+        observation=observation,
+        figures=figures,
+        log=log,
+        warmup_s=warmup_s,
+        bound=bound,
+        notices=tuple(notices),
+    )

@@ -1,0 +1,138 @@
+"""A prepared worker and the loads that are applied to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gputax.environments.connection import WorkerConnection
+from gputax.environments.environment import Environment
+from gputax.errors import WorkerError
+from gputax.measure.sizing import Pilot, pilot_load, read_pilot
+from gputax.measure.view import RunView
+from gputax.plan.cells import Setup
+from gputax.plan.driver import driver_choice
+from gputax.plan.load import Load
+from gputax.plan.notices import Notice
+from gputax.worker.protocol import decode_array
+
+# Building BERT-Large's weights or a TensorRT engine takes minutes; a worker that says nothing for longer is stuck.
+PREPARE_STALL_S = 900.0
+FIRST_RUN_STALL_S = 600.0
+STALL_FLOOR_S = 60.0
+STALL_CALLS = 20
+
+
+@dataclass(frozen=True)
+class Observation:
+    """All that one load brought back."""
+
+    load: Load
+    columns: dict[str, npt.NDArray[np.int64]]
+    logs: dict[str, str]
+    notices: tuple[Notice, ...]
+    telemetry: dict[str, Any]
+    elapsed_s: float
+
+
+class WorkerSession:
+    """One worker with one setup; loads can be applied until it is closed or dies."""
+
+    def __init__(self, environment: Environment, setup: Setup, view: RunView, stall_timeout_s: float = 0.0) -> None:
+        self._view = view
+        self._stall_timeout_s = stall_timeout_s
+        self.connection = WorkerConnection(environment)
+        self._pilots: dict[int, Pilot] = {}
+        self.pilot_notices: tuple[Notice, ...] = ()
+        """What disturbed the last pilot."""
+        self.facts: dict[str, Any] = {}
+        try:
+            self.described = self.connection.describe()
+            self.prepare(setup)
+        except BaseException:
+            self.connection.end()
+            raise
+
+    def prepare(self, setup: Setup) -> None:
+        """Load a setup, in the place of the one before."""
+        self.setup = setup
+        self._pilots.clear()
+        self.facts = self.connection.call(
+            "prepare", setup=setup.to_dict(), stall_timeout_s=PREPARE_STALL_S, on_event=self._on_event
+        )
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what proves that the environment was active until now: the worker's account, held against others'."""
+        described = self.described
+        if driver_choice(self.setup).needed:
+            told = self.connection.call("describe", about="driver", stall_timeout_s=STALL_FLOOR_S)
+            described = {**described, **told}
+        return self.connection.environment.evidence(described)
+
+    @property
+    def usable(self) -> bool:
+        """Whether another load can be applied."""
+        return not self.connection.ended
+
+    def close(self) -> None:
+        """End the worker in good order."""
+        self.connection.close()
+
+    def end(self) -> None:
+        """End the worker now."""
+        self.connection.end()
+
+    def pilot(self, batch_size: int, seconds: float = 1.0) -> Pilot:
+        """Warm one batch size and learn its speed; done anew for each cell, because clocks and caches cool down."""
+        observation = self.apply(pilot_load(batch_size, seconds), self._stall_timeout_s or FIRST_RUN_STALL_S)
+        self.pilot_notices = observation.notices
+        pilot = read_pilot(batch_size, observation.columns)
+        self._pilots[batch_size] = pilot
+        return pilot
+
+    def apply(self, load: Load, stall_timeout_s: float = 0.0) -> Observation:
+        """Apply one load and decode what came back."""
+        answer = self.connection.call(
+            "measure",
+            load=load.to_dict(),
+            stall_timeout_s=stall_timeout_s or self._stall_s(),
+            on_event=self._on_event,
+        )
+        try:
+            return Observation(
+                load=load,
+                columns={name: decode_array(packed) for name, packed in answer["columns"].items()},
+                logs={str(name): str(text) for name, text in answer["logs"].items()},
+                notices=tuple(Notice.from_dict(notice) for notice in answer["notices"]),
+                telemetry=dict(answer["telemetry"]),
+                elapsed_s=float(answer["elapsed_s"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise WorkerError(f"the worker's answer lacks something: {error!r}", where="measure") from error
+
+    def slot(self, batch: int, runs: int, first_run: int) -> npt.NDArray[np.int64]:
+        """Run one half of a pair and return the duration of each run in nanoseconds."""
+        answer = self.connection.call(
+            "measure",
+            slot={"batch": batch, "runs": runs, "first_run": first_run},
+            stall_timeout_s=self._stall_timeout_s or FIRST_RUN_STALL_S,
+        )
+        try:
+            return decode_array(answer["columns"]["end_ns"]) - decode_array(answer["columns"]["start_ns"])
+        except (KeyError, TypeError) as error:
+            raise WorkerError(f"the worker's answer lacks something: {error!r}", where="slot") from error
+
+    def _stall_s(self) -> float:
+        if self._stall_timeout_s:
+            return self._stall_timeout_s
+        slowest_call_s = max((pilot.call_ns for pilot in self._pilots.values()), default=0.0) / 1e9
+        return max(STALL_FLOOR_S, STALL_CALLS * slowest_call_s)
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        if "text" in event:
+            self._view.phase(str(event["text"]))
+        elif "done" in event:
+            self._view.progress(int(event["done"]), int(event.get("total", 0)))

@@ -1,0 +1,1 @@
+"""`gputax share`: tenants of one device measured together."""

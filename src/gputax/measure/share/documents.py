@@ -1,0 +1,229 @@
+"""From measured cells of sharing to the documents on disk; pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gputax import __version__
+from gputax.measure.documents import device_name_of
+from gputax.measure.share.cell import SharedMeasurement
+from gputax.plan.cells import Cell, LoadPlan
+from gputax.plan.claims import claim, device_label
+from gputax.plan.engines import parse_engine
+from gputax.plan.notices import Notice
+from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
+from gputax.plan.workloads import workload_facts
+from gputax.results.documents.run import Benchmark, WarningRecord
+from gputax.results.documents.sharing import SharedCell, SharedFigure, SharedRow, SharingRecord, TenantResult
+from gputax.stats.shared import Replicated, replicated, slowdown
+
+# What a technique does not change; MPS sets the compute mode, and MIG has another memory and another id.
+STEADY_GPU_FACTS = ("name", "driver_version", "cuda_driver_version", "pci_bus_id")
+
+
+def empty_sharing(plan: SharePlan, timestamp: str, command: str) -> SharingRecord:
+    """Return the record of an experiment that has measured nothing yet."""
+    return SharingRecord(
+        gputax_version=__version__,
+        timestamp=timestamp,
+        complete=False,
+        sessions=(timestamp,),
+        plan_id=plan.id,
+        command=command,
+        plan=json.loads(json.dumps(dataclasses.asdict(plan))),  # as it will be read: lists, no tuples
+        cells_planned=tuple(cell.id for cell in plan.cells()),
+        place=plan.place,
+        workload=plan.setup.workload,
+        device_label="nothing measured yet",
+    )
+
+
+def described_sharing(record: SharingRecord, measured: SharedMeasurement) -> SharingRecord:
+    """Add what the first tenant told of its place, its device and its engine."""
+    described, facts = measured.proof.described[0], dict(measured.facts[0])
+    host, device = described.get("host") or {}, str(facts["device"])
+    engine = {key: value for key, value in facts.items() if key not in ("notices", "prepare_s")}
+    keys = ("cpu_model", "cores_online", "kernel", "hypervisor", "governors", "distribution")
+    # In a pod the host's name is the pod's, and every technique has pods of its own: the machine is the node.
+    machine = measured.proof.evidences[0].get("node") or host.get("hostname")
+    gpus = (described.get("devices") or {}).get("gpus") or []
+    notices = [Notice.from_dict(item) for item in facts.get("notices", [])]
+    return record.model_copy(
+        update={
+            "device": device,
+            "device_label": device_label(device, device_name_of(described, facts)),
+            "claim": sharing_claim(record, facts, measured.tenants[0].setup.engine),
+            "fingerprint": {
+                "host": {"hostname": machine, **{key: host.get(key) for key in keys}},
+                "gpus": [{key: gpu.get(key) for key in STEADY_GPU_FACTS} for gpu in gpus],
+                "packages": described.get("packages"),
+                "setups": {**record.fingerprint.get("setups", {}), measured.cell.technique: engine},
+            },
+            "warnings": merged(record.warnings, notices),
+        }
+    )
+
+
+def sharing_claim(record: SharingRecord, facts: Mapping[str, Any], engine: str) -> str:
+    """Return the sentence that says what the numbers are and what they are not."""
+    text = claim(
+        "saturate",
+        parse_engine(engine).name,
+        str(facts["device"]),
+        str(facts.get("weights", "none")),
+        official=False,
+        is_mlperf_model=workload_facts(record.workload).is_mlperf_model,
+    )
+    stand_ins = [name for name in record.plan["techniques"] if TECHNIQUES[name].stand_in]
+    if stand_ins:
+        words = "is a stand-in, not a technique" if len(stand_ins) == 1 else "are stand-ins, not techniques"
+        text += f"; {' and '.join(stand_ins)} {words} of a GPU"
+    return text
+
+
+def shared_cell_document(measured: SharedMeasurement, started_at: str, session: int) -> SharedCell:
+    """Return the record of one cell."""
+    cell, together = measured.cell, measured.together
+    return SharedCell(
+        cell=cell.id,
+        technique=cell.technique,
+        tenants=cell.tenants,
+        repeat=cell.repeat,
+        session=session,
+        started_at=started_at,
+        window_s=measured.window.seconds,
+        overlap_share=measured.window.overlap_share,
+        aggregate_per_s=together.throughput_per_s,
+        mean_ms=together.mean_ms,
+        p50_ms=together.p50_ms,
+        p90_ms=together.p90_ms,
+        p99_ms=together.p99_ms,
+        jain=measured.jain,
+        results=tuple(
+            TenantResult(
+                tenant=number,
+                entitlement=tenant.entitlement.text,
+                entitlement_share=tenant.entitlement.share,
+                threads=facts.get("threads"),
+                inferences=one.runs,
+                throughput_per_s=one.throughput_per_s,
+                mean_ms=one.mean_ms,
+                p50_ms=one.p50_ms,
+                p90_ms=one.p90_ms,
+                p99_ms=one.p99_ms,
+                samples_file=samples_name(cell),
+                evidence=evidence,
+            )
+            for number, (tenant, facts, one, evidence) in enumerate(
+                zip(measured.tenants, measured.facts, measured.each, measured.proof.evidences, strict=True), start=1
+            )
+        ),
+        evidence={**measured.evidence, "switched": dict(measured.switched.facts)},
+        switched_s=measured.switched.seconds,
+        valid=measured.valid,
+        warnings=merged((), measured.notices),
+    )
+
+
+def samples_name(cell: ShareCell) -> str:
+    """Return where a cell's samples lie in its result directory."""
+    return f"samples/{cell.id}.parquet"
+
+
+def shared_rows(cells: Sequence[SharedCell]) -> tuple[SharedRow, ...]:
+    """Return one row for each technique and number of tenants, over the valid repeats, in the order of first sight."""
+    groups: dict[tuple[str, int], list[SharedCell]] = {}
+    for cell in sorted((each for each in cells if each.valid), key=lambda each: each.repeat):
+        groups.setdefault((cell.technique, cell.tenants), []).append(cell)
+    order = list(dict.fromkeys(technique for technique in TECHNIQUES if any(key[0] == technique for key in groups)))
+    keys = sorted(groups, key=lambda key: (order.index(key[0]), key[1]))
+    return tuple(_row(groups[key], groups.get((key[0], 1), [])) for key in keys)
+
+
+def _row(repeats: Sequence[SharedCell], alone: Sequence[SharedCell]) -> SharedRow:
+    first = repeats[0]
+    results = [result for cell in repeats for result in cell.results]
+    shares = {result.entitlement_share for result in results}
+    slower = Replicated(1.0) if first.tenants == 1 else slowdown(_means(alone), _means(repeats))
+    return SharedRow(
+        technique=first.technique,
+        tenants=first.tenants,
+        repeats=len(repeats),
+        entitlement=" / ".join(dict.fromkeys(result.entitlement for result in results)),
+        entitlement_share=shares.pop() if len(shares) == 1 else None,
+        mean_ms=_figure(replicated([cell.mean_ms for cell in repeats])),
+        p50_ms=_figure(replicated([cell.p50_ms for cell in repeats])),
+        p90_ms=_figure(replicated([cell.p90_ms for cell in repeats])),
+        p99_ms=_figure(replicated([cell.p99_ms for cell in repeats])),
+        worst_tenant_mean_ms=_figure(replicated([max(each.mean_ms for each in cell.results) for cell in repeats])),
+        aggregate_per_s=_figure(replicated([cell.aggregate_per_s for cell in repeats])),
+        jain=_figure(replicated([cell.jain for cell in repeats], least=1.0 / first.tenants, most=1.0)),
+        slowdown=_figure(slower),
+    )
+
+
+def _means(cells: Sequence[SharedCell]) -> dict[int, float]:
+    return {cell.repeat: cell.mean_ms for cell in cells if cell.mean_ms is not None}
+
+
+def _figure(found: Replicated) -> SharedFigure:
+    return SharedFigure(value=found.value, ci95=found.ci95)
+
+
+def merged(before: tuple[WarningRecord, ...], notices: Sequence[Notice]) -> tuple[WarningRecord, ...]:
+    """Return the warnings with these added, each once."""
+    new = [WarningRecord(code=notice.code, text=notice.text, value=notice.value) for notice in notices]
+    return tuple(dict.fromkeys((*before, *new)))
+
+
+def shown_cell(plan: SharePlan, cell: ShareCell) -> Cell:
+    """Return the cell as a view shows it while it runs."""
+    return Cell(
+        plan.setup,
+        "saturate",
+        plan.batch_size,
+        TECHNIQUES[cell.technique].environment(plan.place),
+        cell.tenants,
+        LoadPlan(duration_s=plan.warmup_s + plan.window_s),
+    )
+
+
+def shown_benchmark(plan: SharePlan, measured: SharedMeasurement, document: SharedCell, device: str) -> Benchmark:
+    """Return the cell's figures as a view shows them: of all tenants together."""
+    facts, together = measured.facts[0], measured.together
+    latency_ms = (measured.columns["end_ns"] - measured.columns["start_ns"])[measured.columns["kept"] == 1] / 1e6
+    return Benchmark(
+        scenario="saturate",
+        batch_size=plan.batch_size,
+        throughput_samples_per_sec=together.throughput_per_s,
+        duration_sec=document.window_s,
+        latency_p90_ms=together.p90_ms,
+        latency_p99_ms=together.p99_ms,
+        cell=document.cell,
+        workload=plan.setup.workload,
+        environment=TECHNIQUES[document.technique].environment(plan.place),
+        tenants=document.tenants,
+        device=device,
+        engine=measured.tenants[0].setup.engine,
+        provider=str(facts.get("provider")),
+        precision=str(facts.get("precision")),
+        threads=int(facts.get("threads") or 0),
+        weights=str(facts.get("weights", "none")),
+        claim="",
+        latency_mean_ms=together.mean_ms,
+        latency_p50_ms=together.p50_ms,
+        latency_min_ms=float(latency_ms.min()),
+        latency_max_ms=float(latency_ms.max()),
+        queries=together.runs,
+        samples=together.runs * plan.batch_size,
+        mean_batch_size=float(plan.batch_size),
+        valid=document.valid,
+        load={},
+        started_at=document.started_at,
+        warmup_s=plan.warmup_s,
+        samples_file=document.results[0].samples_file,
+        telemetry_file="",
+    )

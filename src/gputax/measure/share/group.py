@@ -1,0 +1,192 @@
+"""N workers as one: started together, released together, asked together, ended together."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from gputax.environments.environment import Environment, WorkerProcess
+from gputax.errors import CellError, PreflightError
+from gputax.measure.session import FIRST_RUN_STALL_S, Observation, WorkerSession
+from gputax.measure.threads import in_parallel
+from gputax.measure.view import RunView, SilentView
+from gputax.plan.driver import driver_choice
+from gputax.plan.load import Load
+from gputax.sharing.place import Tenant
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]
+"""(number of the tenant from 0, samples that it has done)."""
+# From the question for the time to the start: every worker must have read its load and opened its telemetry by then.
+RELEASE_S, RELEASE_PER_TENANT_S = 0.3, 0.05
+CLOCK_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Released:
+    """What one load brought back from all tenants, on one clock."""
+
+    release_ns: int
+    observations: tuple[Observation, ...]
+    unix_ns: int = 0
+    """What is to be added to a tenant's time to get Unix time, to some milliseconds."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What tenants told after a load: their environments' evidence, and their own descriptions."""
+
+    evidences: tuple[dict[str, Any], ...]
+    described: tuple[dict[str, Any], ...]
+
+
+class TenantGroup:
+    """The workers of one cell. Ended by `close` in good order, by `end` at once, also from another thread's failure."""
+
+    def __init__(self, tenants: Sequence[Tenant], view: RunView, stall_timeout_s: float = 0.0) -> None:
+        self.tenants = tuple(tenants)
+        self._view = view
+        self._stall_timeout_s = stall_timeout_s
+        self._lock = threading.Lock()
+        self._processes: list[WorkerProcess] = []
+        self._ended = False
+        self._views = [_TenantView(view if number == 0 else None) for number in range(len(tenants))]
+        self._made: list[WorkerSession] = []
+        """Every session as soon as it is there: one that is ready must be ended too when another fails."""
+        try:
+            self.sessions = self._all(self._session)
+            self._refuse_different_clocks()
+        except BaseException:
+            self.end()
+            raise
+
+    def release(self, load: Load, progress: Progress | None = None) -> Released:
+        """Apply the load to all tenants; none begins before a common time, which is set here."""
+        wait_ns = int(1e9 * (RELEASE_S + RELEASE_PER_TENANT_S * len(self.sessions)))
+        now_ns = self._clock(self.sessions[0])[0]
+        unix_ns = time.time_ns() - now_ns
+        release_ns = now_ns + wait_ns
+        agreed = dataclasses.replace(load, start_at_ns=release_ns)
+        for number, view in enumerate(self._views):
+            view.told = None if progress is None else partial(progress, number)
+
+        def apply(number: int) -> Observation:
+            return self.sessions[number].apply(agreed, self._stall_timeout_s or FIRST_RUN_STALL_S)
+
+        return Released(release_ns, tuple(self._all(apply)), unix_ns)
+
+    def proof(self) -> Proof:
+        """Ask every worker and its environment after the load."""
+
+        def ask(number: int) -> tuple[dict[str, Any], dict[str, Any]]:
+            connection = self.sessions[number].connection
+            described = connection.describe()
+            if driver_choice(self.sessions[number].setup).needed:
+                described |= connection.call("describe", about="driver", stall_timeout_s=CLOCK_TIMEOUT_S)
+            return connection.environment.evidence(described), described
+
+        answers = self._all(ask)
+        return Proof(tuple(evidence for evidence, _ in answers), tuple(described for _, described in answers))
+
+    def close(self) -> None:
+        """End all workers in good order."""
+        try:
+            self._all(lambda number: self.sessions[number].close())
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End all workers now; may be called twice."""
+        self._abandon()
+        for session in self._made:
+            session.end()
+
+    def _all(self, task: Callable[[int], T]) -> list[T]:
+        def named(number: int) -> T:
+            try:
+                return task(number)
+            except CellError as error:
+                who = f"tenant {number + 1} of {len(self.tenants)}"
+                error.where = f"{who}, {error.where}" if error.where else who
+                raise
+
+        return in_parallel([partial(named, number) for number in range(len(self.tenants))], self._abandon)
+
+    def _abandon(self) -> None:
+        with self._lock:
+            self._ended = True
+            processes = list(self._processes)
+        for process in processes:
+            process.kill()
+
+    def _session(self, number: int) -> WorkerSession:
+        tenant = self.tenants[number]
+        watched = _Watched(tenant.environment, self._add)
+        session = WorkerSession(watched, tenant.setup, self._views[number], self._stall_timeout_s)
+        self._made.append(session)
+        return session
+
+    def _add(self, process: WorkerProcess) -> None:
+        with self._lock:
+            self._processes.append(process)
+            late = self._ended
+        if late:
+            process.kill()
+
+    def _clock(self, session: WorkerSession) -> tuple[int, int, int]:
+        """Return the worker's time, and the bounds of its distance from ours."""
+        before_ns = time.perf_counter_ns()
+        told_ns = int(
+            session.connection.call("describe", about="clock", stall_timeout_s=CLOCK_TIMEOUT_S)["monotonic_ns"]
+        )
+        return told_ns, told_ns - time.perf_counter_ns(), told_ns - before_ns
+
+    def _refuse_different_clocks(self) -> None:
+        boots = {(each.described.get("host") or {}).get("boot_id") for each in self.sessions}
+        bounds = [self._clock(session)[1:] for session in self.sessions]
+        hosts = {str((each.described.get("host") or {}).get("hostname")) for each in self.sessions}
+        if len(boots - {None}) > 1 or max(low for low, _ in bounds) > min(high for _, high in bounds):
+            raise PreflightError(
+                "the tenants have different clocks: they are not on one machine, or in machines of their own",
+                where=", ".join(sorted(hosts)),
+                next_step="tenants of one device run under one kernel; look at the node and the RuntimeClass",
+            )
+
+
+class _TenantView(SilentView):
+    """Passes on what one tenant tells: the first speaks for all, because seven equal lines say nothing more."""
+
+    def __init__(self, view: RunView | None) -> None:
+        self._view = view
+        self.told: Callable[[int], None] | None = None
+
+    def phase(self, text: str) -> None:
+        """Pass on the first tenant's words."""
+        if self._view is not None:
+            self._view.phase(text)
+
+    def progress(self, done: int, total: int) -> None:
+        """Pass on how many samples are done."""
+        if self.told is not None:
+            self.told(done)
+
+
+class _Watched:
+    """An environment that tells of each process when it is started: nobody else can end one that is still preparing."""
+
+    def __init__(self, environment: Environment, started: Callable[[WorkerProcess], None]) -> None:
+        self.name = environment.name
+        self._environment, self._started = environment, started
+
+    def start(self) -> WorkerProcess:
+        process = self._environment.start()
+        self._started(process)
+        return process
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        return self._environment.evidence(described)

@@ -1,0 +1,144 @@
+"""What a reader must know of one cell of sharing: nothing proves it, who was served badly, who else was there; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gputax.measure.share.group import Proof, Released
+from gputax.plan.notices import Notice
+from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
+from gputax.stats.fairness import jain_index
+from gputax.stats.shared import Served, Window
+from gputax.worker.probes.disturbance import Limits
+
+ENOUGH_OVERLAP = 0.9
+EVEN_JAIN = 0.95
+# Tenants are one another's busy neighbours, a quota is meant to throttle, and a proxy that spins for its only tenant
+# is no stranger: what is under test is no disturbance.
+EXPECTED = {"busy-neighbours", "gpu-shared"}
+EXPECTED_OF = {"cpu-quota": {"cpu-throttled"}, "proxy": {"busy-neighbours"}}
+
+
+def cell_notices(
+    plan: SharePlan,
+    cell: ShareCell,
+    released: Released,
+    proof: Proof,
+    evidence: Mapping[str, Any],
+    facts: Sequence[Mapping[str, Any]],
+    window: Window,
+    each: Sequence[Served],
+) -> tuple[Notice, ...]:
+    """Return all of it."""
+    return (
+        *_notices(cell, released, window, proof, evidence),
+        *_unshared_cores(plan, cell, proof, facts),
+        *_uneven(each),
+        *_stretched(plan, released),
+        *_foreign_load(cell, released),
+    )
+
+
+def stretched_text(plan: SharePlan, seconds: float, slowest_ns: int) -> str:
+    """Say that the tenants run longer than asked, and why; nothing where they do not."""
+    window_s, run_s = seconds - plan.warmup_s, slowest_ns / 1e9
+    if window_s <= plan.window_s * (1.0 + 1e-9):
+        return ""
+    runs = int(window_s / run_s + 1e-9)
+    fit = f"{runs} runs fit" if runs != 1 else "1 run fits"
+    return f"a run takes {run_s:.2g} s: measuring for {window_s:.3g} s instead of {plan.window_s:g} s, so that {fit}"
+
+
+def _unshared_cores(
+    plan: SharePlan, cell: ShareCell, proof: Proof, facts: Sequence[Mapping[str, Any]]
+) -> Iterator[Notice]:
+    """Say so where even the most tenants leave cores idle: on a large machine they never meet."""
+    cores = len((proof.described[0].get("cpu_allowance") or {}).get("affinity") or ())
+    threads = sum(int(each.get("threads") or 0) for each in facts)
+    if cell.technique == "cpu-shared" and cell.tenants == max(plan.tenants) and threads <= cores:
+        text = f"{threads} threads of all tenants on {cores} cores: they share caches and memory, not cores"
+        yield Notice("cores-not-shared", f"{text}; --threads or --tenants would change that", float(cores - threads))
+
+
+def _uneven(each: Sequence[Served]) -> Iterator[Notice]:
+    """Name the tenants that got most and least: a mean over all runs is mostly the fast tenant's."""
+    rates = [one.throughput_per_s for one in each]
+    jain = jain_index(rates)
+    if jain >= EVEN_JAIN:
+        return
+    best, worst = max(rates), min(rates)
+    yield Notice(
+        "uneven-tenants",
+        f"tenants were served unevenly (Jain {jain:.2g}): tenant {rates.index(best) + 1} got {best:.3g}/s, "
+        f"tenant {rates.index(worst) + 1} {worst:.3g}/s, a factor of {best / worst:.2g}",
+        best / worst,
+    )
+
+
+def _stretched(plan: SharePlan, released: Released) -> Iterator[Notice]:
+    load = released.observations[0].load
+    text = stretched_text(plan, load.min_duration_s, load.expected_latency_ns)
+    if text:
+        yield Notice("window-stretched", text, load.min_duration_s)
+
+
+def _foreign_load(cell: ShareCell, released: Released) -> Iterator[Notice]:
+    """Say so where others than the tenants used their cores: all that was used, less what each tenant used itself.
+
+    One tenant's own worker says that already. A GPU proxy is no tenant and no stranger, so that only the stand-ins,
+    which have nothing but the cores, are judged.
+    """
+    if cell.tenants == 1 or not TECHNIQUES[cell.technique].stand_in:
+        return
+    percent = foreign_percent_of_core([each.telemetry for each in released.observations])
+    limit = Limits().others_percent_of_core
+    if percent is not None and percent > limit:
+        text = f"Processes other than the tenants used {percent:.0f} % of one core on the tenants' CPUs"
+        reason = "they take cache and CPU time from what is measured."
+        yield Notice("foreign-load", f"{text} (limit {limit:g} %): {reason}", percent)
+
+
+def foreign_percent_of_core(telemetries: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return how busy others than these tenants were on their common CPUs; None where a tenant does not tell."""
+    busy: list[float] = []
+    own: list[float] = []
+    for series in telemetries:
+        try:
+            span_ms = (series["time_ns"][-1] - series["time_ns"][0]) / 1e6
+            busy.append(100.0 * series["busy_ms"][-1] / span_ms)
+            own.append(100.0 * series["own_cpu_ms"][-1] / span_ms)
+        except (KeyError, IndexError, TypeError, ZeroDivisionError):
+            return None
+    return max(0.0, sum(busy) / len(busy) - sum(own)) if busy else None
+
+
+def _notices(
+    cell: ShareCell, released: Released, window: Window, proof: Proof, evidence: Mapping[str, Any]
+) -> list[Notice]:
+    found: list[Notice] = []
+    reasons = [str(reason) for reason in evidence.get("reasons") or ()]
+    reasons += [
+        f"tenant {number}: {reason}"
+        for number, each in enumerate(proof.evidences, start=1)
+        if each.get("active") is not True and evidence.get("active") is True
+        for reason in each.get("reasons") or ("nothing proves it",)
+    ]
+    if evidence.get("active") is not True or reasons:
+        text = "; ".join(reasons) or "nothing proves it"
+        found.append(Notice("no-evidence", f"INVALID: {cell.technique} was not active: {text}"))
+    if evidence.get("warning"):
+        found.append(Notice("technique", str(evidence["warning"])))
+    if window.overlap_share < ENOUGH_OVERLAP:
+        text = (
+            f"all tenants ran together for {100 * window.overlap_share:.0f} % of the cell's time; the rest is dropped"
+        )
+        found.append(Notice("little-overlap", text, window.overlap_share))
+    expected = (EXPECTED if cell.tenants > 1 else set()) | EXPECTED_OF.get(cell.technique, set())
+    worst: dict[str, Notice] = {}
+    for observation in released.observations:
+        for notice in observation.notices:
+            known = worst.get(notice.code)
+            if notice.code not in expected and (known is None or abs(notice.value or 0) > abs(known.value or 0)):
+                worst[notice.code] = notice
+    return [*found, *worst.values()]

@@ -1,0 +1,1 @@
+"""The documents on disk, as pydantic models: run, comparison, sharing."""

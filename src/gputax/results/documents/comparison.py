@@ -1,0 +1,96 @@
+"""The comparison document: what a duet or a compare found, metric by metric, with all that a report shows of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from gputax.results.documents.run import Document, WarningRecord
+
+COMPARISON_SCHEMA_VERSION = 1
+COMPARISON_NAME = "comparison.json"
+Verdict = Literal["pass", "fail", "inconclusive", "not comparable"]
+
+
+class Side(Document):
+    """One of the things that are compared."""
+
+    label: str = Field(description="how tables and charts name this side, e.g. bare or k8s+proxy")
+    environment: str
+    device: str | None = None
+    device_label: str
+    source: str = Field(description="directory or file it came from, or the command that measured it")
+    format: str = Field(description="gputax, loadgen, older-json, text, pod-log or duet")
+    fingerprint: dict[str, Any] = Field(default_factory=dict)
+    evidence: dict[str, Any] = Field(default_factory=dict)
+
+
+class ComparedMetric(Document):
+    """One metric of one cell, base against other. Bounds that do not exist are null."""
+
+    workload: str
+    scenario: str = Field(description="as on the command line: offline, server, single-stream, …")
+    batch_size: int | None = None
+    metric: str = Field(description="a name of plan.metrics")
+    unit: str
+    base: str = Field(description="label of the base side")
+    other: str = Field(description="label of the other side")
+    base_value: float | None
+    other_value: float | None
+    overhead_percent: float | None = Field(description="positive: the other side is worse")
+    ci95_percent: tuple[float | None, float | None] | None = None
+    overhead_absolute: float | None = Field(default=None, description="in the metric's unit, for budgets such as +2 ms")
+    ci95_absolute: tuple[float | None, float | None] | None = None
+    budget: float | None = None
+    budget_unit: Literal["%", "ms"] | None = None
+    budget_source: str | None = None
+    verdict: Verdict
+    reason: str
+    decides: bool = Field(
+        default=True, description="false for a percentile that too few samples refuse and that no budget names"
+    )
+    paired: bool
+    pairs: int | None = None
+    pairs_needed: int | None = None
+    differences: tuple[str, ...] = Field(default=(), description="why the two are not comparable")
+    claim: str = ""
+    warnings: tuple[WarningRecord, ...] = ()
+
+
+class PairSeries(Document):
+    """The pairs of a duet over time, for the chart of pairs; at most a few hundred points."""
+
+    workload: str
+    scenario: str
+    metric: str
+    time_s: tuple[float, ...]
+    overhead_percent: tuple[float, ...]
+    b_first: tuple[bool, ...]
+
+
+class Resolution(Document):
+    """The A/A control: how small an overhead this machine can tell from nothing."""
+
+    half_width_percent: float
+    ci95_percent: tuple[float | None, float | None]
+    pairs: int
+    seconds: float
+    contains_zero: bool
+
+
+class Comparison(Document):
+    """One comparison: the answer, and what it rests on."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["duet", "compare"]
+    gputax_version: str
+    timestamp: str
+    question: str
+    command: str = Field(description="how to do it again")
+    sides: tuple[Side, ...] = Field(description="the base first")
+    metrics: tuple[ComparedMetric, ...]
+    resolution: Resolution | None = None
+    pair_series: tuple[PairSeries, ...] = ()
+    settings: dict[str, Any] = Field(default_factory=dict, description="slot, drop rule, restarts, seeds, stopping")
+    warnings: tuple[WarningRecord, ...] = ()

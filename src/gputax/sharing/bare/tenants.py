@@ -1,0 +1,195 @@
+"""One tenant of this machine: how its worker is started, and what proves that it was held to its technique."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from gputax.environments.driver import driver_library, library_variables
+from gputax.environments.local_worker import start_local_worker
+from gputax.environments.native_parts import LIBVGPU, native_part
+from gputax.environments.process import ChildProcess
+from gputax.environments.proxy.evidence import Intended, proxy_evidence
+from gputax.environments.proxy.server import (
+    SOCKET_VARIABLE,
+    ProxyAddress,
+    ProxyOptions,
+    own_proxy,
+    running_proxy,
+    spin_of,
+    transport_of,
+)
+from gputax.errors import GputaxError
+from gputax.plan.driver import DriverChoice
+from gputax.sharing.bare.cpu_quota import Quota, QuotaGroup, QuotaGroups
+from gputax.sharing.place import Say
+from gputax.worker.probes.cpu_allowance import CpuAllowance
+from gputax.worker.probes.files import read_text
+
+# For libraries that we do not set up ourselves; a pool that spins takes the cores that others share.
+PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
+# A quota is whole microseconds; its ratio may differ by rounding from what was asked for.
+QUOTA_ROUNDING = 1e-3
+# The kernel hands out a quota in pieces, and a process runs free for some milliseconds before it is put into its group.
+USAGE_RESERVE, FREE_START_S = 1.10, 1.0
+
+
+@contextmanager
+def _passive() -> Iterator[dict[str, str]]:
+    yield {**os.environ, **PASSIVE}
+
+
+class CoreTenant:
+    """`cpu-shared`: a process on all cores, with nothing that holds it back."""
+
+    def __init__(self, name: str, machine: CpuAllowance) -> None:
+        self.name = name
+        self._machine = machine
+
+    def start(self) -> ChildProcess:
+        """Start a worker as a child of this process."""
+        return start_local_worker(_passive())
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Tell that the tenant may use every core and has no quota of its own."""
+        told = described.get("cpu_allowance") or {}
+        reasons = []
+        if tuple(told.get("affinity") or ()) != self._machine.affinity:
+            reasons.append(f"the tenant is bound to the cores {told.get('affinity')}, not {self._machine.affinity}")
+        if told.get("quota_cpus") != self._machine.quota_cpus:
+            reasons.append(f"the tenant has a quota of {told.get('quota_cpus')} CPUs")
+        return {
+            "layer": "cpu-shared",
+            "active": not reasons,
+            "reasons": reasons,
+            "pid": described.get("pid"),
+            "cpu_allowance": told,
+        }
+
+
+class QuotaTenant:
+    """`cpu-quota`: a process in a control group of its own."""
+
+    def __init__(self, name: str, groups: QuotaGroups, group: str, quota: Quota) -> None:
+        self.name = name
+        self._groups, self._group_name, self._quota = groups, group, quota
+        self._group: QuotaGroup | None = None
+        self._started_s = 0.0
+
+    def start(self) -> ChildProcess:
+        """Start a worker and put it into its group before it has any threads."""
+        group = self._group = self._groups.group(self._group_name, self._quota)
+        process = start_local_worker(_passive())
+        try:
+            group.add(process.pid)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        self._started_s = time.monotonic()
+        return process
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Hold the worker's own view of its quota against what was set and what the kernel counted."""
+        if self._group is None:
+            return {"layer": "cpu-quota", "active": False, "reasons": ["no worker was started"]}
+        told, pid = described.get("cpu_allowance") or {}, described.get("pid")
+        seen, counted = told.get("quota_cpus"), self._group.throttling()
+        elapsed_s = time.monotonic() - self._started_s
+        used_s = cpu_seconds(pid) if isinstance(pid, int) else None
+        reasons = []
+        if pid not in self._group.members():
+            reasons.append(f"process {pid} is not in the group {self._group.path}")
+        if seen is None or abs(seen / self._quota.cpus - 1.0) > QUOTA_ROUNDING:
+            reasons.append(f"the tenant sees a quota of {seen} CPUs, set was {self._quota.cpus:g}")
+        if self._group.effective_cpus() != self._quota.cpus:
+            reasons.append(f"the group's quota is {self._group.effective_cpus()} CPUs, set was {self._quota.cpus:g}")
+        allowed_s = self._quota.cpus * elapsed_s * USAGE_RESERVE + FREE_START_S
+        if used_s is None or used_s > allowed_s:
+            reasons.append(f"the tenant used {used_s} s of CPU time in {elapsed_s:.1f} s: its quota did not hold")
+        return {
+            "layer": "cpu-quota",
+            "active": not reasons,
+            "reasons": reasons,
+            "pid": pid,
+            "cgroup": str(self._group.path),
+            "quota_cpus": self._quota.cpus,
+            "period_us": self._quota.period_us,
+            "cpu_used_s": used_s,
+            "elapsed_s": round(elapsed_s, 3),
+            "periods": counted.periods,
+            "throttled_periods": counted.throttled,
+            "cpu_allowance": told,
+        }
+
+
+class ProxyTenant:
+    """`proxy`: a process whose driver is libvgpu, behind the proxy that serves all tenants."""
+
+    def __init__(self, name: str, address: ProxyAddress, intended: Intended) -> None:
+        self.name = name
+        self._address, self._intended = address, intended
+
+    def start(self) -> ChildProcess:
+        """Start a worker that finds libvgpu as its driver."""
+        return start_local_worker(self._surroundings())
+
+    @contextmanager
+    def _surroundings(self) -> Iterator[dict[str, str]]:
+        with library_variables(native_part(LIBVGPU).resolve(), os.environ) as variables:
+            yield {**variables, SOCKET_VARIABLE: str(self._address.socket)}
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Hold the worker's own account of its driver against the proxy's."""
+        try:
+            status = self._address.status()
+        except GputaxError as error:
+            return {"layer": "proxy", "active": False, "reasons": [error.what]}
+        return proxy_evidence(described.get("driver") or {}, status, self._intended)
+
+
+class CommonProxy:
+    """The one proxy of all tenants: the one that a variable names, else one of our own that ends with the place."""
+
+    def __init__(self, say: Say, memory_mb: int = 0) -> None:
+        self._say, self._memory_mb = say, memory_mb
+        self._stack = ExitStack()
+        self._address: ProxyAddress | None = None
+        self.intended = Intended("", "")
+
+    def address(self, driver: DriverChoice) -> ProxyAddress:
+        """Return the proxy; it is started at the first call."""
+        if self._address is None:
+            address, backend = running_proxy(os.environ), ""
+            if address is None:
+                library = driver_library(driver)
+                backend = str(library.path)
+                if library.note:
+                    self._say(library.note)
+                options = ProxyOptions(library.path, memory_mb=self._memory_mb, spin=spin_of(os.environ))
+                address = self._stack.enter_context(own_proxy(options, os.environ))
+            self._address = address
+            self.intended = Intended(str(native_part(LIBVGPU).resolve()), transport_of(os.environ), backend)
+        return self._address
+
+    def entitlement(self) -> str:
+        """Return what a tenant may use, in words; a proxy that runs already tells of limits only by its tenants."""
+        return "up to all of it" + (f", {self._memory_mb} MB of memory" if self._memory_mb else "")
+
+    def close(self) -> None:
+        """End a proxy of our own; may be called twice."""
+        self._address = None
+        self._stack.close()
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """Return the CPU time that a living process has used, by all its threads."""
+    text = read_text(Path(f"/proc/{pid}/stat"))
+    if text is None:
+        return None
+    fields = text.rpartition(")")[2].split()  # a program's name may hold blanks and brackets
+    return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))

@@ -1,0 +1,219 @@
+"""What proves that tenants in pods shared one device by the technique, and by no other; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gputax.kubernetes.nodes import MIG_RESOURCE, STRATEGY_LABEL, NodeFacts
+from gputax.plan.driver import SOFTWARE_DEVICE_NAME
+from gputax.sharing.flavours.mig_profiles import memory_of_mb
+from gputax.sharing.flavours.offer import Offer, unmet
+from gputax.sharing.mps import CAP_TOLERANCE, mib, uncapped
+from gputax.sharing.seen import Reached, Seen
+
+DEVICE_WORDS: dict[Reached, str] = {"cuda": "the GPU", "software": "the software device", "cpu": "the CPU"}
+
+
+def technique_evidence(
+    offer: Offer,
+    node: NodeFacts,
+    tenants: Sequence[Mapping[str, Any]],
+    described: Sequence[Mapping[str, Any]],
+    others_with_gpu: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Hold the tenants' accounts against each other, against the node's and against what was switched on."""
+    seen = [
+        Seen(
+            number, evidence, worker.get("devices") or {}, str((worker.get("host") or {}).get("visible_devices") or "")
+        )
+        for number, (evidence, worker) in enumerate(zip(tenants, described, strict=True), start=1)
+    ]
+    reasons = [
+        *own_reasons(tenants),
+        *_place(seen, node, offer),
+        *_strangers(node, others_with_gpu),
+        *CHECKS[offer.technique](seen, node, offer),
+    ]
+    reached = {each.reached for each in seen}
+    return {
+        "layer": offer.technique,
+        "active": not reasons,
+        "reasons": reasons,
+        "node": node.name,
+        "strategy": node.label(STRATEGY_LABEL) or None,
+        "limits": offer.limits(),
+        "device_ids": [list(each.mig_ids or each.gpu_ids) for each in seen],
+        "driver_reports": [each.devices.get("cuda") for each in seen],
+        **warned(reached, offer.technique),
+    }
+
+
+def warned(reached: set[Reached], technique: str) -> dict[str, Any]:
+    """Say so where the mechanics were shown without a GPU's work in them."""
+    if reached == {"cuda"}:
+        return {"reaches_device": True}
+    where = " and ".join(DEVICE_WORDS[each] for each in ("cuda", "software", "cpu") if each in reached)
+    text = f"the work ran on {where}: this says nothing of a GPU under {technique}"
+    return {"reaches_device": False, "warning": text}
+
+
+def proxy_group_evidence(tenants: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Say whether one proxy of one node served all tenants, each as a tenant of its own."""
+    reasons = own_reasons(tenants)
+    nodes = sorted({str(each.get("node")) for each in tenants})
+    if len(nodes) != 1:
+        reasons.append(f"the tenants ran on different nodes: {', '.join(nodes)}")
+    proxies = {(each.get("proxy_pod"), each.get("device")) for each in tenants}
+    if len(proxies) != 1:
+        reasons.append(f"the tenants were served by {len(proxies)} proxies or devices")
+    numbers = [each.get("tenant") for each in tenants]
+    if None in numbers or len(set(numbers)) != len(numbers):
+        reasons.append("the proxy counts two tenants as one")
+    name = str(tenants[0].get("device") or "") if tenants else ""
+    reached: Reached = "software" if name.startswith(SOFTWARE_DEVICE_NAME) else "cuda"
+    return {
+        "layer": "proxy",
+        "active": not reasons,
+        "reasons": reasons,
+        "node": ", ".join(nodes),
+        "proxy_pod": tenants[0].get("proxy_pod") if tenants else None,
+        "device": name or None,
+        "tenants_of_the_proxy": numbers,
+        **warned({reached}, "the proxy"),
+    }
+
+
+def own_reasons(tenants: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what speaks against single tenants, and against their being several."""
+    reasons = [
+        f"tenant {number}: {reason}"
+        for number, evidence in enumerate(tenants, start=1)
+        if evidence.get("active") is not True
+        for reason in evidence.get("reasons") or ("nothing proves it",)
+    ]
+    pods = [each.get("pod_uid") or each.get("pod") for each in tenants]
+    if len(set(pods)) != len(pods):
+        reasons.append("two tenants are the same pod")
+    return reasons
+
+
+def _place(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
+    reasons = []
+    nodes = {str(each.evidence.get("node")) for each in seen}
+    if nodes != {node.name}:
+        reasons.append(f"the tenants ran on {', '.join(sorted(nodes))}, not all on {node.name}")
+    missing = [f"the node no longer shows it: {words}" for words in unmet(node, offer)]
+    if offer.on_demand and node.offered(offer.resource) < len(seen):
+        missing.append(f"the node offers {node.offered(offer.resource)} {offer.resource} to {len(seen)} tenants")
+    without = [str(each.number) for each in seen if not each.resources.get(offer.resource)]
+    if without:
+        reasons.append(f"the pods of tenants {', '.join(without)} were given no {offer.resource}")
+    return [*reasons, *missing]
+
+
+def _strangers(node: NodeFacts, others: Sequence[str]) -> list[str]:
+    if not others or node.gpus > 1:  # on a node with several GPUs they may well have another
+        return []
+    return [f"other pods hold the same GPU: {', '.join(others)}"]
+
+
+def _same_gpu(seen: Sequence[Seen]) -> list[str]:
+    several = [f"tenant {each.number} sees {len(each.gpu_ids)} GPUs" for each in seen if len(each.gpu_ids) > 1]
+    unknown = [f"it cannot be told which GPU tenant {each.number} has" for each in seen if not each.gpu_ids]
+    ids = sorted({identity for each in seen for identity in each.gpu_ids})
+    if len(ids) > 1 and not several:
+        return [f"the tenants have different GPUs: {', '.join(ids)}"]
+    return [*several, *unknown]
+
+
+def _compute_modes(seen: Sequence[Seen]) -> set[str]:
+    modes = {gpu.get("compute_mode") for each in seen for gpu in each.devices.get("gpus") or ()}
+    return {str(mode) for mode in modes if mode}
+
+
+def _no_mps(seen: Sequence[Seen]) -> list[str]:
+    under = [str(each.number) for each in seen if each.mps.get("pipe_directory")]
+    return [f"tenants {', '.join(under)} were under MPS: CUDA_MPS_PIPE_DIRECTORY is set"] if under else []
+
+
+def time_slicing_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
+    """Turns on one GPU: no MPS, and a compute mode that lets several processes in."""
+    reasons = [*_same_gpu(seen), *_no_mps(seen)]
+    wrong = _compute_modes(seen) - {"default"}
+    if wrong:
+        reasons.append(f"the GPU's compute mode is {', '.join(sorted(wrong))}, not default")
+    return reasons
+
+
+def mps_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
+    """One server for all: a client without its daemon runs without MPS and says nothing, so a cap must be seen."""
+    reasons = _same_gpu(seen)
+    for each in seen:
+        who, mps = f"tenant {each.number}", each.mps
+        if not mps.get("pipe_directory"):
+            reasons.append(f"{who} is no client of MPS: CUDA_MPS_PIPE_DIRECTORY is not set")
+        elif not mps.get("control_socket"):
+            reasons.append(f"{who} finds no control daemon of MPS in {mps['pipe_directory']}")
+        elif offer.flavour == "gke" and not (mps.get("active_thread_percentage") and mps.get("pinned_memory_limit")):
+            reasons.append(f"{who} has no cap of MPS in its variables, which GKE sets")
+        reasons += uncapped(each, node, offer)
+    return reasons
+
+
+def mig_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
+    """A slice each, all of one GPU and of the profile."""
+    reasons = [
+        f"tenant {each.number} sees {len(each.mig_ids)} MIG slices, not one" for each in seen if len(each.mig_ids) != 1
+    ]
+    ids = [each.mig_ids[0] for each in seen if each.mig_ids]
+    if len(set(ids)) != len(ids):
+        reasons.append("two tenants have the same MIG slice")
+    parents = {parent for each in seen for parent in _parents(each)}
+    if len(parents) > 1:
+        reasons.append(f"the slices are of different GPUs: {', '.join(sorted(parents))}")
+    for each in seen:
+        profiles = {slice_["profile"] for slice_ in each.devices.get("mig_devices") or () if slice_.get("profile")}
+        asked = {name.removeprefix(MIG_RESOURCE) for name in each.resources if name.startswith(MIG_RESOURCE)}
+        wrong = (profiles or asked) - {offer.profile}
+        if wrong:
+            reasons.append(f"tenant {each.number} has the profile {', '.join(sorted(wrong))}, not {offer.profile}")
+        if each.reached == "cuda" and not _parents(each):
+            reasons.append(f"it cannot be told of which GPU tenant {each.number} has a slice")
+        reasons += _larger_than(each, memory_of_mb(offer.profile))
+    return reasons
+
+
+def exclusive_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
+    """One tenant, and no other process on its GPU."""
+    reasons = [*_same_gpu(seen), *_no_mps(seen)]
+    if len(seen) != 1:
+        reasons.append(f"{len(seen)} tenants cannot each have the whole device")
+    for each in seen:
+        processes = each.whole.get("processes")
+        if processes is not None and processes > 1:
+            reasons.append(f"{processes - 1} other processes run on the GPU of tenant {each.number}")
+    return reasons
+
+
+CHECKS: Mapping[str, Callable[[Sequence[Seen], NodeFacts, Offer], list[str]]] = {
+    "exclusive": exclusive_reasons,
+    "time-slicing": time_slicing_reasons,
+    "mps": mps_reasons,
+    "mig": mig_reasons,
+}
+
+
+def _larger_than(tenant: Seen, size_mb: float | None) -> list[str]:
+    """Say whether the driver reports more memory than a slice has."""
+    total_mb = tenant.cuda.get("memory_total_mb")
+    if tenant.reached == "cpu" or size_mb is None or (total_mb and total_mb <= CAP_TOLERANCE * size_mb):
+        return []
+    return [f"tenant {tenant.number} has no slice of {mib(size_mb)}: the driver reports {mib(total_mb)}"]
+
+
+def _parents(tenant: Seen) -> tuple[str, ...]:
+    """Return the GPU of a slice: NVML's, or the one that an older name of the slice holds."""
+    by_nvml = tuple(str(gpu["uuid"]) for gpu in tenant.devices.get("gpus") or () if gpu.get("uuid"))
+    named = tuple(each.removeprefix("MIG-").partition("/")[0] for each in tenant.mig_ids if "GPU-" in each)
+    return by_nvml or named

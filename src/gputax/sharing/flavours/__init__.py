@@ -1,0 +1,1 @@
+"""How each vendor's plugin names and offers shares of a GPU."""

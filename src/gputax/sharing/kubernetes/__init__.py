@@ -1,0 +1,1 @@
+"""Tenants in pods of one node: the node is claimed, switched, watched and restored."""

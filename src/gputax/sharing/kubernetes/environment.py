@@ -1,0 +1,61 @@
+"""`k8s+time-slicing`, `k8s+mps`, `k8s+mig`: the worker is one tenant of a GPU that its node shares already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gputax.environments.kubernetes import Kubernetes
+from gputax.environments.process import ChildProcess
+from gputax.kubernetes.objects import PodPlan
+from gputax.kubernetes.pods import RunPods
+from gputax.plan.driver import DriverChoice
+from gputax.plan.options import EnvironmentOptions
+from gputax.sharing.evidence import technique_evidence
+from gputax.sharing.kubernetes.nodes import gpu_nodes, others_of_run
+from gputax.sharing.kubernetes.standing import Standing, find_standing
+
+
+class KubernetesTechnique(Kubernetes):
+    """Asks for one share of the GPU; `gputax share` is what switches nodes and starts several tenants."""
+
+    def __init__(
+        self, name: str, pods: RunPods, options: EnvironmentOptions, driver: DriverChoice | None = None
+    ) -> None:
+        self._technique = name.partition("+")[2]
+        self._standing: Standing | None = None
+        super().__init__(name, pods, options, driver, self._with_share)
+
+    def start(self) -> ChildProcess:
+        """Start the worker on the node that offers the technique; raises where none does."""
+        self._standing = self._standing or find_standing(self._pods.cluster, self._technique, self._options)
+        return super().start()
+
+    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Hold what the worker sees of its share against what the node shows after the load."""
+        own = super().evidence(described)
+        if self._standing is None:
+            return own
+        cluster, place = self._pods.cluster, self._standing
+        node = gpu_nodes(cluster, place.node)[0]
+        others = others_of_run(cluster, place.node, self._pods.run_id)
+        proof = technique_evidence(place.offer, node, [own], [described], others.with_gpu if others else ())
+        active, reasons = proof.pop("active"), proof.pop("reasons")
+        own = {key: value for key, value in own.items() if key not in ("layer", "active", "reasons")}
+        warning = {"warning": proof.pop("warning")} if "warning" in proof else {}
+        return {
+            "layer": proof.pop("layer"),
+            "active": active,
+            **({"reasons": reasons} if reasons else {}),
+            **warning,
+            **own,
+            "technique": proof,
+        }
+
+    def _with_share(self, plan: PodPlan) -> PodPlan:
+        size = replace(plan.size, gpus=1)
+        if self._standing is None:
+            return replace(plan, size=size)
+        offer = self._standing.offer
+        size = replace(size, gpu_resource=offer.resource)
+        return replace(plan, node=self._standing.node, size=size, host_ipc=offer.host_ipc)

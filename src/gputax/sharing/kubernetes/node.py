@@ -1,0 +1,197 @@
+"""The node of an experiment: chosen, brought to a technique and watched until it shows it, and put back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+from gputax.errors import GputaxError, PreflightError
+from gputax.kubernetes.inspection import quantity
+from gputax.kubernetes.nodes import MIG_STATE_LABEL, NodeFacts
+from gputax.kubernetes.objects import APP, ROLE_LABEL, Manifest, Size
+from gputax.kubernetes.pods import as_yaml
+from gputax.kubernetes.proxy_objects import PROXY_SIZE
+from gputax.kubernetes.watch import Say, state_of
+from gputax.plan.options import EnvironmentOptions
+from gputax.sharing.flavours.flavour import Wish, flavour_of, offer_for
+from gputax.sharing.flavours.offer import MIG_FAILED, Offer, failure, unmet
+from gputax.sharing.kubernetes.claim import BEFORE, NodeClaim
+from gputax.sharing.kubernetes.node_watch import NodeWatch
+from gputax.sharing.kubernetes.nodes import gpu_nodes, listed_nodes, others_of_run
+from gputax.sharing.kubernetes.plugin_config import PluginFiles, find_place
+from gputax.sharing.kubernetes.room import Others, tenant_size
+from gputax.sharing.kubernetes.tenant_pods import TenantPods
+
+
+class SharingNode:
+    """Knows which node it is, what it showed before, and what it shows now."""
+
+    def __init__(self, pods: TenantPods, options: EnvironmentOptions) -> None:
+        self._pods, self._cluster, self._options = pods, pods.cluster, options
+        self._claim = NodeClaim(self._cluster, pods.run_id)
+        self._watches: dict[str, NodeWatch] = {}
+        self._plugin: PluginFiles | None = None
+        self._sizes: dict[tuple[str, int], Size] = {}
+        self._files: dict[str, str] = {}
+        self._name = ""
+        self.offer: Offer | None = None
+
+    def bring_to(self, technique: str, parts: int, say: Say) -> Offer:
+        """Switch the node and wait until it shows the technique; one that never will be raises."""
+        self.offer = None
+        wish = Wish(technique, parts, self._options.mig_profile, self._cluster.context)
+        node, offer = self._chosen(wish)
+        if offer.refusal:
+            raise PreflightError(
+                f"{technique} is not offered: {offer.refusal}", where=f"node {node.name}", next_step=offer.refusal_step
+            )
+        self._name = node.name
+        self._take_over(node, say)
+        if unmet(node, offer):
+            self._pods.empty()
+            self._switch(node, offer, say)
+        self.offer = offer
+        return offer
+
+    def current(self) -> NodeFacts:
+        """Return the node as the watch last told."""
+        return self._watch(self._name).current()
+
+    def others(self) -> Others | None:
+        """Return what the pods of others take of the node; None where they may not be listed."""
+        return others_of_run(self._cluster, self._name, self._pods.run_id)
+
+    def tenant_size(self, parts: int, *, behind_proxy: bool = False) -> Size:
+        """Return what each tenant gets of the node, settled once for an experiment."""
+        if not self._name:
+            self._name = self._any_node().name
+        key = (self._name, parts)
+        if key not in self._sizes:
+            others = self.others()
+            if behind_proxy and others is not None and not self._proxy_serves():
+                memory_mb = others.memory_mb + quantity(PROXY_SIZE.memory) / 2**20
+                others = Others(others.millicpus + 1000 * PROXY_SIZE.cpus, memory_mb)
+            options = self._options
+            self._sizes[key] = tenant_size(self.current(), parts, others, options.cpus, options.memory)
+        return self._sizes[key]
+
+    def files(self) -> dict[str, str]:
+        """Return what was applied."""
+        return dict(self._files)
+
+    def put_back(self) -> None:
+        """Put labels and files back as they were; may be called twice."""
+        self.offer = None
+        self._claim.release()
+        if self._plugin is not None:
+            self._plugin.remove()
+
+    def close(self, say: Say) -> None:
+        """The same at the end: what fails is told with the command that does it, and hides no other error."""
+        try:
+            self.put_back()
+        except GputaxError as error:
+            say(f"node {self._claim.node} could not be put back ({error.what}): {self._claim.command()}")
+        for watch in self._watches.values():
+            watch.close()
+
+    def _switch(self, node: NodeFacts, offer: Offer, say: Say) -> None:
+        watch = self._watch(node.name)
+        since = watch.position()  # before the change, so that nothing that follows it is missed
+        if offer.config:
+            self._add_files(offer)
+        if offer.labels:
+            words = ", ".join(f"{name}={value}" if value else f"{name}-" for name, value in offer.labels.items())
+            say(f"node {node.name}: labels {words}")
+            self._claim.take(node, offer.labels)
+            self._files["kubernetes/node-labels-before.json"] = json.dumps(self._claim.before, indent=2)
+        # A failure that stands there from an earlier try is none of this one.
+        stale = [node.label(MIG_STATE_LABEL) == MIG_FAILED]
+
+        def missing(seen: NodeFacts) -> str:
+            failed = failure(seen, offer)
+            stale[0] = stale[0] and bool(failed)
+            if failed and not stale[0]:
+                raise PreflightError(
+                    f"{offer.technique} could not be switched on: {failed}",
+                    where=f"node {node.name}",
+                    next_step=f"{self._kubectl('describe', 'node', node.name)}; the MIG manager's log has the reason",
+                )
+            return "; ".join(unmet(seen, offer))
+
+        words = watch.wait_for(missing, since, self._options.ready_timeout_s, say)
+        if words:
+            raise self._never(node, offer, words)
+
+    def _add_files(self, offer: Offer) -> None:
+        if self._plugin is None:
+            self._plugin = PluginFiles(self._cluster, find_place(self._cluster, self._options.plugin_config))
+        applied = self._plugin.add(offer.config)
+        if applied is not None:
+            self._files["kubernetes/device-plugin-config.yaml"] = as_yaml(applied)
+
+    def _take_over(self, node: NodeFacts, say: Say) -> None:
+        """Refuse a node that another run has; take over from one that was killed, so that its labels come back."""
+        if self._claim.held:
+            return
+        gone = self._claim.left_by_a_killed_run(node)
+        if gone is not None:
+            say(f"node {node.name}: run {gone.run_id} was killed here; its labels of before will be put back")
+            self._claim.adopt(node)
+            self._pods.remove_left(gone.run_id)
+        elif BEFORE in node.annotations:
+            self._claim.adopt(node)
+
+    def _chosen(self, wish: Wish) -> tuple[NodeFacts, Offer]:
+        nodes = gpu_nodes(self._cluster, self._options.node)
+        kept = [node for node in nodes if node.name == self._name]
+        # Only GKE has another node for another technique; elsewhere all cells must see the same device.
+        flavour = self._options.sharing_flavour
+        if kept and (flavour_of(kept[0]) if flavour == "auto" else flavour) != "gke":
+            nodes = kept
+        offers = [(node, offer_for(node, wish, flavour)) for node in nodes]
+        return next(((node, offer) for node, offer in offers if not offer.refusal), offers[0])
+
+    def _any_node(self) -> NodeFacts:
+        """Return a node for tenants that need no GPU of their own: one with a proxy first."""
+        if self._options.node:
+            return gpu_nodes(self._cluster, self._options.node)[0]
+        serving = {state_of(each).node for each in self._proxies()}
+        usable = [node for node in listed_nodes(self._cluster) if node.usable]
+        if not usable:
+            raise PreflightError("no node is ready", next_step="kubectl get nodes")
+        return min(usable, key=lambda node: (node.name not in serving, node.name))
+
+    def _proxies(self) -> list[Manifest]:
+        return self._cluster.list("Pod", labels={"app.kubernetes.io/name": APP, ROLE_LABEL: "proxy"})
+
+    def _proxy_serves(self) -> bool:
+        return any(state_of(each).phase == "ready" for each in self._proxies())
+
+    def _watch(self, name: str) -> NodeWatch:
+        if name not in self._watches:
+            self._watches[name] = NodeWatch(self._cluster, name)
+        return self._watches[name]
+
+    def _never(self, node: NodeFacts, offer: Offer, words: str) -> PreflightError:
+        plugin = self._plugin.place.namespace if self._plugin else "kube-system"
+        told = self._plugin_words(plugin, node.name)
+        return PreflightError(
+            f"{offer.technique} was not offered within {self._options.ready_timeout_s} s: {words}"
+            + (f". {told}" if told else ""),
+            where=f"node {node.name}",
+            next_step=f"{self._kubectl('-n', plugin, 'get', 'pods', '-o', 'wide')} (device plugin, feature discovery, "
+            "MPS control daemon); a slower node: --ready-timeout",
+        )
+
+    def _plugin_words(self, namespace: str, node: str) -> str:
+        """Return what the plugin's pods on the node are waiting for, in the cluster's own words."""
+        with contextlib.suppress(GputaxError):
+            for each in self._cluster.list("Pod", namespace=namespace):
+                state = state_of(each)
+                if state.node in ("", node) and state.phase in ("waiting", "stuck"):
+                    return f"Pod {each['metadata']['name']}: {state.words}"
+        return ""
+
+    def _kubectl(self, *words: str) -> str:
+        return self._cluster.kubectl(*words, namespaced=False)

@@ -1,0 +1,140 @@
+"""`k8s`, shared: a node's GPU is switched to a technique, tenants are pods on it, and the node is put back."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gputax.environments.kubernetes import Kubernetes
+from gputax.environments.proxy.kubernetes import KubernetesProxy
+from gputax.errors import GputaxError, PreflightError, UsageError
+from gputax.kubernetes.nodes import NodeFacts
+from gputax.kubernetes.pods import uninterrupted
+from gputax.plan.cells import Setup
+from gputax.plan.driver import driver_choice
+from gputax.plan.engines import waiting_passively
+from gputax.plan.options import EnvironmentOptions
+from gputax.plan.techniques import Entitlement, Technique
+from gputax.sharing.evidence import proxy_group_evidence, technique_evidence
+from gputax.sharing.flavours.entitlements import BEHIND_THE_PROXY
+from gputax.sharing.flavours.offer import Offer
+from gputax.sharing.kubernetes.node import SharingNode
+from gputax.sharing.kubernetes.tenant_pods import TenantPods
+from gputax.sharing.kubernetes.tenant_shape import TenantShape
+from gputax.sharing.place import Say, Switched, Tenant
+
+
+class KubernetesShared:
+    """One GPU node of a cluster, for one experiment."""
+
+    name = "k8s"
+
+    def __init__(self, options: EnvironmentOptions, say: Say = lambda text: None) -> None:
+        self._options = options
+        self._say = say
+        self._pods = TenantPods(options.context, options.namespace, say)
+        self._node = SharingNode(self._pods, options)
+        self._switched: tuple[str, int] | None = None
+        self._environments: dict[tuple[str, int, Setup], Kubernetes] = {}
+        """Kept from cell to cell: an environment ends what its earlier workers may have left in the pod."""
+        self._kept: dict[str, str] = {}
+        self._closed = False
+
+    def impossible(self, technique: Technique, setup: Setup) -> PreflightError | None:
+        """Refuse a contradiction at once; what the cluster cannot offer is known when it is asked for it."""
+        if technique.name == "proxy" and not driver_choice(setup).needed:
+            raise UsageError(
+                "the GPU proxy carries the CUDA driver API, which models on the CPU do not use",
+                where="technique proxy",
+                next_step="--workload micro:operation, in a command of its own",
+            )
+        return None
+
+    def switch(self, technique: Technique, parts: int, say: Say) -> Switched:
+        """Bring the node to the technique and return when it really offers it."""
+        started = time.monotonic()
+        if self._switched != (technique.name, parts):
+            self._pods.empty()
+            self._environments.clear()
+        self._switched = None
+        if technique.name == "proxy":
+            self._node.put_back()
+            facts: dict[str, Any] = {}
+        else:
+            offer = self._node.bring_to(technique.name, parts, say)
+            facts = {**self._node.current().kept(), **offer.limits()}
+        self._switched = (technique.name, parts)
+        self._kept[f"kubernetes/node-{technique.name}.json"] = json.dumps(facts, indent=2)
+        return Switched(time.monotonic() - started, facts)
+
+    def tenants(self, technique: Technique, count: int, parts: int, setup: Setup) -> list[Tenant]:
+        """Return the tenants: pods of one size, whatever their number; each is made when its worker is started."""
+        if count > parts:
+            raise UsageError(f"{count} tenants of a device in {parts} parts", next_step=f"--slices {count}")
+        self.impossible(technique, setup)
+        size = self._node.tenant_size(parts, behind_proxy=technique.name == "proxy")
+        threads = setup.threads or max(1, size.cpus if not size.millicpus else size.millicpus // 1000)
+        setup = dataclasses.replace(setup, threads=threads, engine=waiting_passively(setup.engine))
+        if technique.name == "proxy":
+            return [self._behind_proxy(TenantShape(technique.name, number, size), setup) for number in _numbers(count)]
+        offer = self._offer(technique)
+        node = self._node.current().name
+        return [
+            self._tenant(technique, TenantShape(technique.name, number, size, node, offer), setup, offer.entitlement)
+            for number in _numbers(count)
+        ]
+
+    def evidence(
+        self, technique: Technique, tenants: Sequence[Mapping[str, Any]], described: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Say what proves the technique over all tenants."""
+        if technique.name == "proxy":
+            return proxy_group_evidence(tenants)
+        node: NodeFacts = self._node.current()
+        others = self._node.others()
+        strangers = others.with_gpu if others is not None else ()
+        return technique_evidence(self._offer(technique), node, tenants, described, strangers)
+
+    def files(self) -> dict[str, str]:
+        """Return manifests as applied, logs, and what the node showed under each technique."""
+        return {**self._pods.files(), **self._node.files(), **self._kept}
+
+    def close(self) -> None:
+        """Remove the tenants, put the node's labels and the plugin's files back; nothing can interrupt this."""
+        if self._closed:
+            return
+        self._closed = True
+        with uninterrupted():
+            self._pods.end_making()
+            with contextlib.suppress(GputaxError):
+                self._pods.empty()
+            self._node.close(self._say)
+            self._pods.close()
+
+    def _offer(self, technique: Technique) -> Offer:
+        offer = self._node.offer
+        if offer is None or offer.technique != technique.name:
+            raise UsageError(f"the node was not switched to {technique.name}")
+        return offer
+
+    def _tenant(self, technique: Technique, shape: TenantShape, setup: Setup, entitlement: Entitlement) -> Tenant:
+        key = (technique.name, shape.number, setup)
+        if key not in self._environments:
+            name = technique.environment(self.name)
+            self._environments[key] = Kubernetes(name, self._pods, self._options, driver_choice(setup), shape.shaped)
+        return Tenant(self._environments[key], setup, entitlement)
+
+    def _behind_proxy(self, shape: TenantShape, setup: Setup) -> Tenant:
+        key = (shape.technique, shape.number, setup)
+        if key not in self._environments:
+            environment = KubernetesProxy("k8s+proxy", self._pods, self._options, driver_choice(setup), shape.shaped)
+            self._environments[key] = environment
+        return Tenant(self._environments[key], setup, BEHIND_THE_PROXY)
+
+
+def _numbers(count: int) -> range:
+    return range(1, count + 1)

@@ -1,0 +1,101 @@
+"""The pods of a run whose tenants start together: made by several threads, followed by one watch, gone on demand."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from gputax.errors import Interrupted, PreflightError
+from gputax.kubernetes.objects import APP, ROLE_LABEL, RUN_LABEL, Manifest, PodPlan
+from gputax.kubernetes.pods import DELETE_GRACE_S, GONE_TIMEOUT_S, ReadyPod, RunPods, uninterrupted
+from gputax.kubernetes.watch import PodWatch, Say
+
+TENANT = "tenant"
+# Between two techniques with one resource name, labels and allocatable can show the new one while the kubelet still has
+# the old plugin's devices, which are unhealthy: it then rejects a pod for good that a second later would run.
+REFUSED_AT_THE_NODE = "UnexpectedAdmissionError"
+ADMISSION_GRACE_S = 30.0
+
+
+class TenantPods(RunPods):
+    """The same, for threads: no two make the same name or a second watch, and nothing is made once the end began."""
+
+    def __init__(self, context: str, namespace: str, say: Say, run_id: str = "") -> None:
+        super().__init__(context, namespace, say, run_id)
+        self._making = threading.RLock()
+        self._of_plan: dict[str, threading.Lock] = {}
+        self._count = 0
+        self._ended = False
+
+    def ready(self, plan: PodPlan, timeout_s: float) -> ReadyPod:
+        """Return the pod of this plan; threads that ask for equal plans at the same time get one pod together."""
+        with self._making:
+            lock = self._of_plan.setdefault(repr(plan), threading.Lock())
+        with lock:
+            deadline = time.monotonic() + min(timeout_s, ADMISSION_GRACE_S)
+            while True:
+                try:
+                    return super().ready(plan, timeout_s)
+                except PreflightError as error:
+                    if REFUSED_AT_THE_NODE not in error.what or time.monotonic() > deadline or self._ended:
+                        raise
+                self._say("the node's devices were just changing; the pod is made again")
+                time.sleep(1)
+
+    def empty(self) -> None:
+        """Delete all pods of the run and wait until they are gone: what a node is switched to must be free."""
+        for name in list(self._made):
+            self.remove(name)
+        self._ready.clear()
+        for name in list(self._leaving):
+            if not self._watching().wait_gone(name, GONE_TIMEOUT_S):
+                raise PreflightError(
+                    f"pod {name} did not go within {GONE_TIMEOUT_S:g} s, so the node cannot be switched",
+                    where=f"namespace {self.cluster.namespace}",
+                    next_step=self.cluster.kubectl("delete", "pod", name, "--force"),
+                )
+            self._leaving.remove(name)
+
+    def remove_left(self, run_id: str) -> None:
+        """Remove the tenants of a run that was killed."""
+        labels = {"app.kubernetes.io/managed-by": APP, ROLE_LABEL: TENANT, RUN_LABEL: run_id}
+        for left in self.cluster.list("Pod", labels=labels):
+            name = str(left["metadata"]["name"])
+            self._say(f"removing pod {name}, left by a run that was killed")
+            self.cluster.delete("Pod", name, grace_s=DELETE_GRACE_S)
+
+    def end_making(self) -> None:
+        """Make no further pod; returns after the creation that another thread may be in the middle of."""
+        with self._making:
+            self._ended = True
+
+    def close(self) -> None:
+        """End as any run's pods do."""
+        with uninterrupted():
+            self.end_making()
+            super().close()
+
+    def _make(self, plan: PodPlan) -> Manifest:
+        with self._making:
+            if self._ended:
+                raise Interrupted("the experiment is ending: no further pod is made", where=f"pod {plan.name}")
+            return super()._make(plan)
+
+    def _give_up(self, name: str) -> None:
+        if not self._ended:  # else `close` removes all of them
+            self.remove(name)
+
+    def _watching(self) -> PodWatch:
+        with self._making:
+            return super()._watching()
+
+    def _remove_finished(self) -> None:
+        super()._remove_finished()
+        for left in self.cluster.list("Pod", labels={"app.kubernetes.io/managed-by": APP, ROLE_LABEL: TENANT}):
+            if (left.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+                self.cluster.delete("Pod", str(left["metadata"]["name"]))
+
+    def _next_name(self, role: str) -> str:
+        with self._making:
+            self._count += 1
+            return f"{APP}-{role}-{self.run_id}-{self._count}"

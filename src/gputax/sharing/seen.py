@@ -1,0 +1,62 @@
+"""One tenant in a pod, as the cluster and its own worker tell of it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gputax.plan.driver import SOFTWARE_DEVICE_NAME
+
+Reached = Literal["cuda", "software", "cpu"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One tenant, as the cluster and its own worker tell."""
+
+    number: int
+    evidence: Mapping[str, Any]
+    devices: Mapping[str, Any]
+    visible: str
+    """NVIDIA_VISIBLE_DEVICES, as the container has it."""
+
+    @property
+    def reached(self) -> Reached:
+        """Which device its work ran on, as far as the driver in its process tells."""
+        if not self.cuda:
+            return "cpu"
+        return "software" if str(self.cuda.get("name") or "").startswith(SOFTWARE_DEVICE_NAME) else "cuda"
+
+    @property
+    def gpu_ids(self) -> tuple[str, ...]:
+        """The GPUs that it sees: by NVML, else by what its container was given."""
+        by_nvml = tuple(str(gpu["uuid"]) for gpu in self.devices.get("gpus") or () if gpu.get("uuid"))
+        given = tuple(part.partition("::")[0] for part in self.visible.split(",") if part.startswith("GPU-"))
+        return by_nvml or given or tuple(self.devices.get("nodes") or ())
+
+    @property
+    def mig_ids(self) -> tuple[str, ...]:
+        """The MIG slices that it sees."""
+        by_nvml = tuple(str(each["uuid"]) for each in self.devices.get("mig_devices") or () if each.get("uuid"))
+        return by_nvml or tuple(part for part in self.visible.split(",") if part.startswith("MIG-"))
+
+    @property
+    def mps(self) -> Mapping[str, Any]:
+        """MPS as its process sees it."""
+        return self.devices.get("mps") or {}
+
+    @property
+    def cuda(self) -> Mapping[str, Any]:
+        """The device as the driver reports it to its process."""
+        return self.devices.get("cuda") or {}
+
+    @property
+    def whole(self) -> Mapping[str, Any]:
+        """The device's own sizes, as NVML tells them."""
+        return next(iter(self.devices.get("whole") or ()), {})
+
+    @property
+    def resources(self) -> Mapping[str, Any]:
+        """What its pod asked for."""
+        return self.evidence.get("limits") or {}

@@ -1,0 +1,159 @@
+"""The tenant: constant inferences on a device that others may use too, counted as they happen."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import traceback
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gputax.errors import EngineError
+from gputax.plan.cells import Setup
+from gputax.worker.halt import Halt
+from gputax.worker.loads import closed_loop, open_loop
+from gputax.worker.loads.quiet import quiet_interpreter
+from gputax.worker.preparation import Prepared, prepare
+from gputax.worker.tenant.info import pod_name, tenant_labels
+from gputax.worker.tenant.tally import Tally
+
+if TYPE_CHECKING:
+    from gputax.worker.tenant.metrics import TenantMetrics
+
+Say = Callable[[str], None]
+WARM_UP_RUNS = 3
+ERRORS_IN_A_ROW = 10
+# A neighbour that takes all memory for a moment should not end ten attempts within a millisecond.
+PAUSE_AFTER_ERROR_S = 0.1
+
+
+@dataclass(frozen=True)
+class TenantPlan:
+    """What one tenant does."""
+
+    setup: Setup
+    batch: int = 1
+    warmup_s: float = 1.0
+    duration_s: float = 0.0
+    """0: until it is told to stop."""
+    rate_per_s: float = 0.0
+    """0: a closed loop; otherwise Poisson arrivals."""
+    technique: str = ""
+
+
+@dataclass
+class Course:
+    """How the tenant's counted time went; filled while it runs."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    started_ns: int = 0
+    """0: nothing is counted yet."""
+    ended_ns: int = 0
+    unserved: int = 0
+    """Arrivals that still waited at the end; none in a closed loop."""
+
+    @property
+    def seconds(self) -> float:
+        """How long inferences have been counted."""
+        if not self.started_ns:
+            return 0.0
+        return ((self.ended_ns or time.perf_counter_ns()) - self.started_ns) / 1e9
+
+
+def run_tenant(plan: TenantPlan, metrics: TenantMetrics, course: Course, halt: Halt, say: Say) -> None:
+    """Load, warm up and infer until the duration is over or the order to halt comes; the running inference ends first.
+
+    All of it happens on the calling thread, because a CUDA context belongs to the thread that made it.
+    """
+    prepared = prepare(plan.setup, say)
+    try:
+        course.labels = tenant_labels(plan.setup, prepared.facts, plan.technique)
+        metrics.introduce(course.labels)
+        say(f"running on {course.labels['device_label']}")
+        failures = Failures(metrics.tally, halt, say)
+        with quiet_interpreter():
+            # Scrapes leave cycles behind and a tenant may live for days; frozen, what was loaded costs no collection.
+            gc.enable()
+            _warm(prepared, plan, halt, failures)
+            metrics.ready = not halt.ordered
+            try:
+                _infer(prepared, plan, metrics.tally, course, halt, failures)
+            finally:
+                course.ended_ns = time.perf_counter_ns()
+                metrics.ready = False
+    finally:
+        prepared.engine.close()
+
+
+class Failures:
+    """Counts what the engine throws, says the first in full, and gives up after ten in a row."""
+
+    def __init__(self, tally: Tally, halt: Halt, say: Say) -> None:
+        self._tally, self._halt, self._say = tally, halt, say
+        self._said = False
+        self.in_a_row = 0
+
+    def add(self, error: Exception) -> None:
+        """Count one; raises EngineError when it was one too many."""
+        self._tally.failed()
+        self.in_a_row += 1
+        if not self._said:
+            self._said = True
+            traceback.print_exception(error, file=sys.stderr)
+            self._say("an inference failed, as said above; further failures are only counted")
+        if self.in_a_row >= ERRORS_IN_A_ROW:
+            raise EngineError(
+                f"{self.in_a_row} inferences in a row failed, the last with {type(error).__name__}: {error}",
+                where="engine",
+                next_step="see the first failure above; `gputax doctor` looks at the device and its driver",
+            ) from error
+        self._halt.wait(PAUSE_AFTER_ERROR_S)
+
+
+def _warm(prepared: Prepared, plan: TenantPlan, halt: Halt, failures: Failures) -> None:
+    """Run without counting until kernels are chosen and caches and clocks are up."""
+    warm_ns = time.perf_counter_ns() + int(plan.warmup_s * 1e9)
+    runs = 0
+
+    def going() -> bool:
+        return not halt.ordered and (runs < WARM_UP_RUNS or time.perf_counter_ns() < warm_ns)
+
+    def observe(_: int) -> None:
+        nonlocal runs
+        runs += 1
+        failures.in_a_row = 0
+
+    closed_loop.endless(prepared.engine, prepared.area, plan.batch, going, observe, failures.add)
+
+
+def _infer(prepared: Prepared, plan: TenantPlan, tally: Tally, course: Course, halt: Halt, failures: Failures) -> None:
+    clock, batch, done = time.perf_counter_ns, plan.batch, tally.done
+    course.started_ns = clock()
+    stop_ns = course.started_ns + int(plan.duration_s * 1e9) if plan.duration_s else sys.maxsize
+
+    def going() -> bool:
+        return not halt.ordered and clock() < stop_ns
+
+    def observe(latency_ns: int) -> None:
+        done(latency_ns, batch)
+        failures.in_a_row = 0
+
+    def wait_until(scheduled_ns: int) -> bool:
+        halt.wait((min(scheduled_ns, stop_ns) - clock()) / 1e9)
+        return going()
+
+    if not plan.rate_per_s:
+        closed_loop.endless(prepared.engine, prepared.area, batch, going, observe, failures.add)
+        return
+    arrivals = open_loop.arrivals_ns(plan.rate_per_s, arrival_seed(plan.setup.seed, pod_name()), course.started_ns)
+    course.unserved = open_loop.serve_arrivals(
+        prepared.engine, prepared.area, batch, arrivals, wait_until, observe, failures.add
+    )
+
+
+def arrival_seed(seed: int, pod: str) -> tuple[int, int]:
+    """Return the seed of the arrivals: the pods of one Deployment have the same options and must not arrive as one."""
+    return seed, zlib.crc32(pod.encode())

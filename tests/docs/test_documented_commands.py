@@ -1,0 +1,202 @@
+"""Every command in the README and the docs is run as it stands; loads that take longer are planned, not applied."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gputax.cli.share import share, share_plan
+from gputax.results.importers.pod_log import result_block
+from tests.builders.documents import record
+from tests.builders.shared_documents import gpu_record
+from tests.standins.cloud import Cloud
+from tests.standins.command import TINY_SUITE, run_gputax
+
+Gputax = Callable[..., subprocess.CompletedProcess[str]]
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+MAKEFILE = (REPOSITORY / "Makefile").read_text()
+
+
+def for_a_cluster(page: Path) -> list[str]:
+    """Return the lines of the blocks that are marked `bash cluster`, in order: make e2e runs them as they stand."""
+    blocks = re.findall(r"^```bash cluster\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+    return [line for block in blocks for line in block.splitlines() if line]
+
+
+def documented(prefix: str) -> list[str]:
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        fenced = re.findall(r"^```([^\n]*)\n(.*?)^```$", text, flags=re.M | re.S)
+        blocks = "\n".join(block for language, block in fenced if language in ("", "bash"))
+        inline = re.findall(r"`([^`\n]+)`", text)
+        for line in [*blocks.splitlines(), *inline]:
+            command = line.split("  #")[0].strip().removeprefix(".venv/bin/")
+            command = re.sub(r"^([A-Z_]+=\S+ )+(?=gputax )", "", command)
+            if command.startswith(prefix + " "):
+                found.append(command)
+    return sorted(set(found))
+
+
+def test_there_are_commands_to_check() -> None:
+    assert len(documented("gputax")) >= 12
+    assert {"make run", "make test", "make bench"} <= set(documented("make"))
+
+
+@pytest.mark.parametrize("command", documented("make"))
+def test_make_targets_exist(command: str) -> None:
+    for target in (word for word in shlex.split(command)[1:] if "=" not in word):
+        assert re.search(rf"^{target}:", MAKEFILE, flags=re.M), f"the Makefile has no {target}"
+
+
+@pytest.mark.parametrize("command", [line for page in PAGES for line in for_a_cluster(page)])
+def test_commands_for_a_cluster_are_understood_and_say_that_there_is_none(
+    command: str, gputax: Gputax, tmp_path: Path
+) -> None:
+    words = shlex.split(command.split("  #")[0])
+    if words[0] == "kubectl" and "-k" in words:
+        assert (REPOSITORY / words[words.index("-k") + 1] / "kustomization.yaml").is_file()
+    elif words[0] == "make":
+        test_make_targets_exist(command)
+    elif words[0] == "gputax" and words[1] in ("run", "duet", "doctor", "share"):
+        fast = ["--no-control"] if words[1] == "duet" else []
+        fast += ["--engine", "synthetic"] if fast and "--workload" not in words else []
+        done = gputax(*words[1:], *fast, KUBECONFIG=str(tmp_path / "none"))
+        assert done.returncode == 3, done.stderr
+        assert "there is no kubeconfig" in done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that commands compare and report."""
+    place = tmp_path_factory.mktemp("baseline")
+    (place / "tiny.toml").write_text(TINY_SUITE)
+    words = ("--engine", "synthetic", "--suite", "tiny.toml", "--scenario", "saturate", "--out", "results")
+    made = run_gputax("run", *words, cwd=place)
+    assert made.returncode == 0, made.stderr
+    return place / "results"
+
+
+@pytest.mark.parametrize("command", sorted({re.sub(r"\b[AB]\b", "bare", each) for each in documented("gputax")}))
+def test_gputax_commands_are_understood(command: str, gputax: Gputax, baseline: Path, tmp_path: Path) -> None:
+    words = shlex.split(command)[1:]
+    if len(words) == 1 and words[0] in ("duet", "compare", "report", "exec", "proxy"):
+        assert gputax(*words, "--help").returncode == 0
+        return
+    if words[0] == "run" and "--dry-run" not in words:
+        words.append("--dry-run")
+    if words[:2] == ["models", "fetch"]:
+        done = gputax(*words, GPUTAX_MODELS=str(tmp_path), https_proxy="http://127.0.0.1:9")
+        assert done.returncode == 3, "no network in tests: it must say which file to put where"
+        assert "put it at" in done.stderr
+        return
+    if words[0] == "duet" or "--resolution" in words:
+        if words[0] == "duet":
+            words.append("--no-control")
+        if "--engine" not in words and not any(word.startswith("micro") for word in words):
+            words += ["--engine", "synthetic:latency_us=500"]
+        done = gputax(*words, "--max-time", "5")
+        assert done.returncode in (0, 6, 7), done.stderr
+        return
+    if words[0] in ("share", "client", "advise"):
+        _check_sharing_command(words, gputax, tmp_path)
+        return
+    if words[0] in ("compare", "report"):
+        write_sharing(tmp_path / "results/share")
+        for name in ("baseline", "candidate"):
+            shutil.copytree(baseline, tmp_path / "results" / name)
+        done = gputax(*words)
+        assert done.returncode in (0, 6, 7), done.stderr
+        return
+    if words[0] == "proxy":
+        _check_proxy_command(words, gputax, tmp_path)
+        return
+    if words[0] in ("deploy", "status", "collect", "cost", "destroy"):
+        _check_deployment_command(words, tmp_path)
+        return
+    done = gputax(*words, GPUTAX_MODELS=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+
+
+def _check_sharing_command(words: list[str], gputax: Gputax, tmp_path: Path) -> None:
+    """Plan an experiment, run a tenant for a moment, or ask for advice on results that are made up."""
+    if len(words) == 1:
+        assert gputax(*words, "--help").returncode == 0
+    elif words[0] == "share":
+        chosen = share.make_context("share", words[1:]).params
+        assert share_plan(chosen["place"], chosen).cells()
+    elif words[0] == "client":
+        engine = [] if "software" in words else ["--engine", "synthetic:latency_us=500"]
+        done = gputax(*words, *engine, "--warmup", "0", "--duration", "1s", "--port", "0")
+        assert done.returncode == 0, done.stderr
+    else:
+        write_sharing(tmp_path / "results/share")
+        done = gputax(*words)
+        assert done.returncode in (0, 6, 7), done.stderr
+
+
+def write_sharing(directory: Path) -> None:
+    directory.mkdir(parents=True)
+    (directory / "sharing.json").write_text(gpu_record().model_dump_json())
+
+
+def _check_deployment_command(words: list[str], tmp_path: Path) -> None:
+    """Plan a deployment, or look at one that was made in a stand-in cluster."""
+    cloud = Cloud(tmp_path / "cloud")
+    cloud.api.log = result_block(record())
+    kubeconfig = str(cloud.home / "kubeconfig")
+    try:
+        if words[0] == "deploy":
+            done = cloud.gputax(*dict.fromkeys([*words, "--dry-run"]))
+            assert cloud.calls() == []
+        else:
+            assert cloud.gputax("deploy", "--device", "cpu", "--yes", KUBECONFIG=kubeconfig).returncode == 0
+            consent = ["--yes"] if words[0] == "destroy" and "--if-idle" not in words else []
+            done = cloud.gputax(*words, *consent, KUBECONFIG=kubeconfig)
+        assert done.returncode == 0, done.stderr
+    finally:
+        cloud.close()
+
+
+def _check_proxy_command(words: list[str], gputax: Gputax, tmp_path: Path) -> None:
+    """Run it beside a proxy in a directory of the test's own, which ends with the test."""
+    start = words if words[1] == "start" else ["proxy", "start", "--device", "software"]
+    started = gputax(*start, XDG_RUNTIME_DIR=str(tmp_path))
+    assert started.returncode == 0, started.stderr
+    try:
+        if words[1] == "status":
+            done = gputax(*words, XDG_RUNTIME_DIR=str(tmp_path))
+            assert done.returncode == 0, done.stderr
+    finally:
+        os.kill(int(re.findall(r"kill (\d+)", started.stdout)[0]), signal.SIGTERM)
+
+
+def test_the_sample_reader_in_the_formats_page_works(gputax: Gputax, tiny_suite: str, tmp_path: Path) -> None:
+    text = (REPOSITORY / "docs/formats.md").read_text()
+    (command,) = re.findall(r"^\.venv/bin/python -c (\".*\") results/NAME/samples/CELL.parquet$", text, flags=re.M)
+    gputax("run", "--engine", "synthetic", "--suite", tiny_suite, "--scenario", "saturate", "--out", "o")
+    (samples,) = (tmp_path / "o/samples").iterdir()
+    code = shlex.split(command)[0]
+    done = subprocess.run([sys.executable, "-c", code, str(samples)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["start_ns:", "int64", "end_ns:", "int64", "samples:", "int64"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_no_page_has_a_blank_to_fill() -> None:
+    for page in PAGES:
+        assert not re.search(r"^(TABLE|BENCHTABLE)$", page.read_text(), flags=re.M), page.name

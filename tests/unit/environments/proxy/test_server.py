@@ -1,0 +1,126 @@
+"""The proxy's process and its status socket, each played by a few lines."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gputax.environments.proxy import server as proxy_server
+from gputax.environments.proxy.server import ProxyAddress, ProxyOptions, own_proxy, running_proxy, spin_of, transport_of
+from gputax.errors import PreflightError, UsageError
+
+
+@pytest.fixture
+def answering(tmp_path: Path) -> Iterator[list[bytes]]:
+    """A status socket at `s.status` that gives the bytes in the list, in turn."""
+    answers: list[bytes] = []
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(tmp_path / "s.status"))
+    server.listen()
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = server.accept()
+            except OSError:
+                return
+            with client:
+                client.recv(100)
+                client.sendall(answers.pop(0))
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield answers
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join(timeout=5)
+
+
+def test_status_and_prometheus_are_read_to_the_end(answering: list[bytes], tmp_path: Path) -> None:
+    address = ProxyAddress(tmp_path / "s")
+    document = {"pid": 1, "tenants": [{"id": number} for number in range(20_000)]}
+    answering += [json.dumps(document).encode(), b"HTTP/1.0 200 OK\r\nA: b\r\n\r\n# TYPE x counter\nx 1\n"]
+    assert address.status() == document
+    assert address.prometheus() == "# TYPE x counter\nx 1\n"
+
+
+@pytest.mark.parametrize("answer", [b"", b"garbage", b"[1]"])
+def test_an_answer_that_is_none_is_an_error_that_says_how_to_start_one(
+    answering: list[bytes], tmp_path: Path, answer: bytes
+) -> None:
+    answering.append(answer)
+    with pytest.raises(PreflightError, match="no GPU proxy answers here") as raised:
+        ProxyAddress(tmp_path / "s").status()
+    assert "gputax proxy start" in raised.value.next_step
+
+
+def test_a_running_proxy_must_answer(answering: list[bytes], tmp_path: Path) -> None:
+    assert running_proxy({}) is None
+    answering.append(b"{}")
+    assert running_proxy({"GPUTAX_PROXY_SOCKET": str(tmp_path / "s")}) == ProxyAddress(tmp_path / "s")
+    with pytest.raises(PreflightError):
+        running_proxy({"GPUTAX_PROXY_SOCKET": str(tmp_path / "none")})
+
+
+def test_the_variables() -> None:
+    assert transport_of({}) == "shm"
+    assert transport_of({"GPUTAX_PROXY_TRANSPORT": "unix-socket"}) == "unix-socket"
+    assert spin_of({}) == "auto"
+    assert spin_of({"GPUTAX_PROXY_SPIN": "always"}) == "always"
+    with pytest.raises(UsageError, match="unknown value of GPUTAX_PROXY_SPIN 'allways'"):
+        spin_of({"GPUTAX_PROXY_SPIN": "allways"})
+
+
+@pytest.fixture
+def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A build directory whose proxy is a shell script."""
+    monkeypatch.setenv("GPUTAX_NATIVE", str(tmp_path))
+    monkeypatch.setattr(proxy_server, "READY_TIMEOUT_S", 2.0)
+    script = tmp_path / "gputax-proxy"
+    script.touch()
+    script.chmod(stat.S_IRWXU)
+    return script
+
+
+def test_limits_are_passed_on_and_what_is_left_out_stays_the_proxys_own(scripted: Path) -> None:
+    words = ProxyOptions(Path("/b"), memory_mb=64, spin="never").words(Path("/s"))
+    assert words == [str(scripted), "--socket", "/s", "--backend", "/b", "--memory-mb", "64", "--spin", "never"]
+
+
+def test_a_proxy_serves_while_it_is_needed_and_leaves_nothing(scripted: Path) -> None:
+    scripted.write_text('#!/bin/sh\ntrap "exit 0" TERM\necho "{\\"ready\\": true}"\nwhile :; do sleep 0.05; done\n')
+    with own_proxy(ProxyOptions(Path("/b")), {"PATH": "/usr/bin:/bin"}) as address:
+        directory = address.socket.parent
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert not directory.exists()
+
+
+def test_one_that_does_not_obey_is_ended_all_the_same(scripted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_server, "END_TIMEOUT_S", 0.3)
+    scripted.write_text('#!/bin/sh\ntrap "" TERM\necho "{\\"ready\\": true}"\nwhile :; do sleep 0.05; done\n')
+    with own_proxy(ProxyOptions(Path("/b")), {"PATH": "/usr/bin:/bin"}):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo no device >&2; exit 3", "no device"),
+        ("echo garbage", "garbage"),
+        ("echo '{\"ready\": false}'", "false"),
+        ("exec sleep 60", "it said nothing"),
+    ],
+)
+def test_one_that_does_not_start_is_told_by_its_last_words(scripted: Path, script: str, words: str) -> None:
+    scripted.write_text(f"#!/bin/sh\n{script}\n")
+    with (
+        pytest.raises(PreflightError, match=f"the GPU proxy did not start: .*{words}"),
+        own_proxy(ProxyOptions(Path("/b")), {"PATH": "/usr/bin:/bin"}),
+    ):
+        pass

@@ -1,0 +1,143 @@
+"""One cell judged from what its tenants brought back: hand-made columns, no process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gputax.environments.bare import Bare
+from gputax.errors import CellError
+from gputax.measure.session import Observation
+from gputax.measure.share.cell import SharedMeasurement, judge
+from gputax.measure.share.group import Proof, Released
+from gputax.plan.cells import Setup
+from gputax.plan.load import Load
+from gputax.plan.notices import Notice
+from gputax.plan.techniques import Entitlement, ShareCell, SharePlan
+from gputax.sharing.place import Switched, Tenant
+from tests.builders.shared_cells import FACTS
+
+MS = 1_000_000
+SETUP = Setup("yolos-small")
+ACTIVE = {"active": True}
+LOAD = Load("saturate")
+
+
+def observed(
+    first_ms: int, run_ms: int, runs: int, *notices: Notice, load: Load = LOAD, telemetry: dict[str, Any] | None = None
+) -> Observation:
+    start = (first_ms + run_ms * np.arange(runs, dtype=np.int64)) * MS
+    columns = {"start_ns": start, "end_ns": start + run_ms * MS, "samples": np.ones(runs, np.int64)}
+    return Observation(load, columns, {}, notices, telemetry or {}, 1.0)
+
+
+def judged(
+    *observations: Observation, technique: str = "cpu-shared", evidence: dict[str, Any] = ACTIVE, cores: int = 2,
+    warmup_s: float = 0.1, threads: int = 1,
+) -> SharedMeasurement:  # fmt: skip
+    count = len(observations)
+    plan = SharePlan("bare", (technique,), (count,), SETUP, warmup_s=warmup_s, window_s=1.0)
+    described = {"pid": 1, "cpu_allowance": {"affinity": list(range(cores))}}
+    return judge(
+        plan,
+        ShareCell(technique, count, 1),
+        [Tenant(Bare(), SETUP, Entitlement("all", 1.0))] * count,
+        Released(0, observations, unix_ns=5_000_000_000),
+        Proof((ACTIVE,) * count, (described,) * count),
+        evidence,
+        ({**FACTS, "threads": threads},) * count,
+        Switched(0.0),
+    )
+
+
+def codes(measured: SharedMeasurement) -> list[str]:
+    return [notice.code for notice in measured.notices]
+
+
+def test_every_run_is_kept_and_those_of_the_window_are_marked() -> None:
+    measured = judged(observed(0, 10, 100), observed(50, 20, 60), observed(0, 10, 110))
+    columns = measured.columns
+    assert len(columns["tenant"]) == 270
+    assert [int((columns["kept"][columns["tenant"] == number]).sum()) for number in (1, 2, 3)] == [85, 42, 85]
+    assert [one.runs for one in measured.each] == [85, 42, 85]
+    assert measured.together.runs == 212
+    assert measured.valid
+    assert codes(measured) == ["little-overlap", "uneven-tenants"]
+    assert measured.ended_s == pytest.approx(6.0), "the window's end as Unix time"
+
+
+def test_who_got_more_shows_in_jain() -> None:
+    even, uneven = judged(*[observed(0, 10, 100)] * 3), judged(observed(0, 10, 100), *[observed(0, 20, 50)] * 2)
+    assert even.jain == pytest.approx(1.0)
+    assert uneven.jain == pytest.approx((100 + 50 + 50) ** 2 / (3 * (100**2 + 2 * 50**2)))
+
+
+def test_a_starved_tenant_is_named_with_the_best_served_one() -> None:
+    uneven = judged(observed(0, 40, 25), observed(0, 10, 100), observed(0, 20, 50), cores=1)
+    (notice,) = [each for each in uneven.notices if each.code == "uneven-tenants"]
+    assert notice.text.endswith("tenant 2 got 100/s, tenant 1 25/s, a factor of 4")
+    assert notice.value == pytest.approx(4.0)
+    assert "uneven-tenants" not in codes(judged(*[observed(0, 10, 100)] * 3))
+
+
+def test_a_window_that_was_stretched_says_so_and_why() -> None:
+    stretched = Load("saturate", min_duration_s=50.1, expected_latency_ns=5_000 * MS)
+    measured = judged(*[observed(0, 5000, 10, load=stretched)] * 3)
+    assert measured.notices == (
+        Notice("window-stretched", "a run takes 5 s: measuring for 50 s instead of 1 s, so that 10 runs fit", 50.1),
+    )
+    asked = Load("saturate", min_duration_s=1.1, expected_latency_ns=5 * MS)
+    assert codes(judged(*[observed(0, 10, 100, load=asked)] * 3)) == []
+
+
+def told(busy_ms: float, own_cpu_ms: float) -> dict[str, Any]:
+    return {"time_ns": [0, 1000 * MS], "busy_ms": [0, busy_ms], "own_cpu_ms": [0, own_cpu_ms]}
+
+
+def test_load_that_is_no_tenants_is_told_from_theirs() -> None:
+    beside = [observed(0, 10, 100, telemetry=told(2000, own)) for own in (600, 500, 400)]
+    (notice,) = judged(*beside).notices
+    assert (notice.code, notice.value) == ("foreign-load", pytest.approx(50.0))
+    alone = [observed(0, 10, 100, telemetry=told(2000, own)) for own in (700, 700, 560)]
+    assert codes(judged(*alone)) == [], "4 % of a core are the coordinator's"
+    assert codes(judged(*beside, technique="proxy")) == [], "a proxy is neither tenant nor stranger"
+
+
+def test_without_evidence_it_is_invalid_and_says_why() -> None:
+    measured = judged(*[observed(0, 10, 100)] * 3, evidence={"active": False, "reasons": ["two proxies"]})
+    assert not measured.valid
+    assert measured.notices[0] == Notice("no-evidence", "INVALID: cpu-shared was not active: two proxies")
+
+
+def test_a_warning_of_the_place_travels_with_the_number() -> None:
+    measured = judged(*[observed(0, 10, 100)] * 3, evidence={"active": True, "warning": "says nothing of a GPU"})
+    assert measured.valid
+    assert measured.notices == (Notice("technique", "says nothing of a GPU"),)
+
+
+def test_tenants_are_no_busy_neighbours_of_each_other_but_strangers_are() -> None:
+    busy, steal = Notice("busy-neighbours", "others", 90.0), Notice("cpu-steal", "little", 2.0)
+    more = Notice("cpu-steal", "much", 9.0)
+    three = judged(observed(0, 10, 100, busy, steal), observed(0, 10, 100, more), observed(0, 10, 100))
+    assert three.notices == (more,), "the worst of its kind, once"
+    assert codes(judged(observed(0, 10, 100, busy), cores=1, threads=2)) == ["busy-neighbours"]
+    assert codes(judged(observed(0, 10, 100, busy), technique="proxy")) == [], "the proxy spins for its tenant"
+
+
+def test_a_quota_that_throttles_does_what_it_should() -> None:
+    throttled = Notice("cpu-throttled", "stopped", 50.0)
+    assert codes(judged(*[observed(0, 10, 100, throttled)] * 3, technique="cpu-quota")) == []
+    assert codes(judged(*[observed(0, 10, 100, throttled)] * 3)) == ["cpu-throttled"]
+
+
+def test_cores_enough_for_all_are_not_shared() -> None:
+    assert codes(judged(*[observed(0, 10, 100)] * 3, cores=8)) == ["cores-not-shared"]
+    assert codes(judged(*[observed(0, 10, 100)] * 3, cores=8, threads=4)) == []
+
+
+def test_a_window_too_short_for_a_run_is_a_failed_cell_with_the_way_out() -> None:
+    with pytest.raises(CellError, match="a run takes") as raised:
+        judged(observed(0, 1000, 2), observed(0, 100, 15), warmup_s=1.2)
+    assert "--window" in raised.value.next_step
