@@ -1,5 +1,7 @@
 """`python -m gputax` is the same as `gputax`."""
 
+import sys
+
 from gputax.cli.main import main
 
-main()
+sys.exit(main())

@@ -169,7 +169,7 @@ def test_micro_finds_the_software_device_by_itself_and_hears_signals(tmp_path: P
 
 def test_help_needs_neither_the_engine_nor_the_metrics_library() -> None:
     code = (
-        "import sys; from gputax.cli.main import app\n"
+        "import sys; from gputax.cli.verbs import app\n"
         "app.main(args=['client', '--help'], prog_name='gputax', standalone_mode=False)\n"
         "heavy = {'onnxruntime', 'prometheus_client', 'numpy', 'scipy', 'pydantic'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"

@@ -12,6 +12,7 @@ import click
 
 from gputax.cli.durations import seconds
 from gputax.cli.lists import AtLeast
+from gputax.cli.options import words_given
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import DEVICES, PRECISIONS, Setup
 from gputax.plan.driver import driver_choice, refuse_driver_contradictions
@@ -148,5 +149,5 @@ def _beside_its_driver(setup: Setup) -> int | None:
             click.echo(f"gputax: {place.note}", err=True)
         if variables == dict(os.environ):
             return None
-        code = run_program((sys.executable, "-m", "gputax", *sys.argv[1:]), variables)
+        code = run_program((sys.executable, "-m", "gputax", *words_given()), variables)
     return code if code >= 0 else 128 - code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 from gputax.cli.environment_options import environment_options
 from gputax.cli.gate import exit_code
 from gputax.cli.lists import AtLeast, names
+from gputax.cli.options import command_text
 from gputax.errors import Interrupted, UsageError, unknown_name
 from gputax.places import refuse_unknown
 from gputax.plan.budgets import Budget
@@ -140,7 +140,7 @@ def _request(a: str, b: str, budget_words: tuple[str, ...], width: str, chosen: 
         chosen["control"],
         chosen["seed"],
         chosen["stall_timeout"],
-        shlex.join(["gputax", *sys.argv[1:]]),
+        command_text(),
         injected=bool(chosen["engine_b"]),
         named=frozenset(wanted.metrics),
         workloads=workloads,

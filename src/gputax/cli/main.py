@@ -1,111 +1,74 @@
-"""`gputax`: find the verb, import only its file, and turn every failure into one clear message and an exit code."""
+"""The command line as a function: `main(argv)` returns an exit code and turns every failure into one clear message."""
 
+# Only what Python has loaded already: an interrupt while click or a verb is imported must meet the handler of main().
 from __future__ import annotations
 
-import importlib
 import os
-import signal
 import sys
-from types import FrameType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import click
+if TYPE_CHECKING:
+    from types import FrameType
 
-from gputax import __version__
-from gputax.errors import GputaxError, UsageError, unknown_name
+    import click
 
-# Verb -> (module:object, help). The help stands here so that `gputax --help` imports no verb (measured: 60 ms).
-VERBS: dict[str, tuple[str, str]] = {
-    "run": ("gputax.cli.run:run", "Measure inference in an environment."),
-    "duet": ("gputax.cli.duet:duet", "Say what one environment costs over another: pairs, interval, verdict."),
-    "compare": ("gputax.cli.compare:compare", "Compare results that are on disk already; weaker than a duet."),
-    "share": ("gputax.cli.share:share", "Let tenants share a device: techniques compared, neighbours that disturb."),
-    "advise": ("gputax.cli.advise:advise", "Say which technique and how many tenants meet a latency target."),
-    "client": ("gputax.cli.client:client", "The tenant: constant inferences, with metrics for Prometheus."),
-    "report": ("gputax.cli.report:report", "Make the page, the table or the data of results on disk."),
-    "exec": ("gputax.cli.exec:exec_", "Run any program of yours in an environment, e.g. behind the GPU proxy."),
-    "proxy": ("gputax.cli.proxy:proxy", "Start the GPU proxy on this node, or show who uses it."),
-    "deploy": ("gputax.cli.deploy:deploy", "Bring the benchmark to a Kubernetes cluster and its results home."),
-    "status": ("gputax.cli.status:status", "Show where a deployment stands: steps, pods, logs, cost so far."),
-    "collect": ("gputax.cli.collect:collect", "Bring the results of a deployment's Job home."),
-    "cost": ("gputax.cli.cost:cost", "Say what a deployment has cost, by a dated price table."),
-    "destroy": ("gputax.cli.destroy:destroy", "Take a deployment away, or only its machines."),
-    "models": ("gputax.cli.models:models", "List, build or fetch the workloads' model files."),
-    "doctor": ("gputax.cli.doctor:doctor", "Say what is wrong here, and the command that mends it."),
-}
+    from gputax.errors import GputaxError
 
 
-class Verbs(click.Group):
-    """A group whose commands are imported when they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the verbs in the order in which people meet them."""
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one verb."""
-        if cmd_name not in VERBS:
-            raise unknown_name("command", cmd_name, VERBS)
-        module, _, name = VERBS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of verbs without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
-
-
-@click.command(
-    cls=Verbs,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-@click.version_option(__version__, prog_name="gputax")
-@click.option("--debug", is_flag=True, help="Show the Python traceback of an error.")
-@click.pass_context
-def app(context: click.Context, /, debug: bool) -> None:
-    """What does each layer between a model and its GPU cost?
-
-    Results go to stdout, progress to stderr. Exit codes: 0 ok, 1 error, 2 usage, 3 preflight failed, 4 some cells
-    failed, 5 results invalid, 6 budget exceeded, 7 inconclusive, 130 interrupted.
-    """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
-
-
-def main() -> None:
-    """Run the command line and exit."""
-    # What stands behind `--` is a program of the user's and not ours to read.
-    own = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
-    debug = "--debug" in own
-    arguments = [word for word in own if word != "--debug"] + sys.argv[1 + len(own) :]
-    signal.signal(signal.SIGTERM, _as_interrupt)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line such as ["run", "--suite", "quick"]; without one, that of this process."""
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        result = app.main(args=arguments, prog_name="gputax", standalone_mode=False)
-        code = result if isinstance(result, int) else 0
-        _warn_of_forgotten()
-    except GputaxError as error:
-        code = _fail(error, debug)
-    except click.exceptions.Exit as error:
-        code = error.exit_code
-    except click.Abort:
-        code = _fail(_interrupted(), debug)
-    except click.ClickException as error:
-        code = _fail(_usage(error), debug)
+        with _sigterm_as_interrupt():
+            return _run(words)
     except KeyboardInterrupt:
-        code = _fail(_interrupted(), debug)
+        return _fail(_interrupted(), "--debug" in _own(words))
     except BrokenPipeError:
         # The reader of our output went away (`| head`): that is its right, and no error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        return 0
+
+
+def _own(words: list[str]) -> list[str]:
+    """Return what stands before `--`; the rest is a program of the user's and not ours to read."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _run(words: list[str]) -> int:
+    import click
+
+    from gputax.cli.verbs import app
+    from gputax.errors import GputaxError
+
+    own = _own(words)
+    debug = "--debug" in own
+    arguments = [word for word in own if word != "--debug"] + words[len(own) :]
+    try:
+        result = app.main(args=arguments, prog_name="gputax", standalone_mode=False, obj=tuple(words))
+        code = result if isinstance(result, int) else 0
+        _warn_of_forgotten()
+        sys.stdout.flush()
+    except GputaxError as error:
+        return _fail(error, debug)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except SystemExit as error:  # click's own answer to a reader of stdout that went away
+        return error.code if isinstance(error.code, int) else 1
+    except click.Abort:
+        return _fail(_interrupted(), debug)
+    except click.ClickException as error:
+        return _fail(_usage(error), debug)
+    except BrokenPipeError:
+        raise
     except Exception as error:
         unforeseen = GputaxError(
             f"{type(error).__name__}: {error}", next_step="run again with --debug and report the traceback"
         )
         unforeseen.__cause__ = error
-        code = _fail(unforeseen, debug)
-    sys.exit(code)
+        return _fail(unforeseen, debug)
+    return code
 
 
 def _warn_of_forgotten() -> None:
@@ -113,6 +76,22 @@ def _warn_of_forgotten() -> None:
     from gputax.cli.deployments import warn_of_forgotten
 
     warn_of_forgotten()
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """A caller on another thread keeps its signals; one on the main thread gets its handler back."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _as_interrupt(signum: int, frame: FrameType | None) -> None:
@@ -125,7 +104,9 @@ def _interrupted() -> GputaxError:
     return Interrupted("interrupted")
 
 
-def _usage(error: click.ClickException) -> UsageError:
+def _usage(error: click.ClickException) -> GputaxError:
+    from gputax.errors import UsageError
+
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "gputax"
     return UsageError(error.format_message(), next_step=f"{command} --help")
@@ -143,7 +124,7 @@ def _fail(error: GputaxError, debug: bool) -> int:
         lines.append(f"  where: {error.where}")
     if error.next_step:
         lines.append(f"  next:  {error.next_step}")
-    click.echo("\n".join(lines), err=True)
+    print("\n".join(lines), file=sys.stderr, flush=True)
     return error.exit_code
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import click
 from gputax.cli.durations import seconds
 from gputax.cli.environment_options import environment_options
 from gputax.cli.lists import AtLeast, counts, names
+from gputax.cli.options import command_text
 from gputax.cli.share_refusals import refuse_ignored
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import DEVICES, PRECISIONS, Setup
@@ -94,7 +94,7 @@ def share(
     from gputax.cli.views import view_for
     from gputax.sharing.places import shared_place
 
-    named = {"command": shlex.join(["gputax", *sys.argv[1:]]), "overwrite": overwrite, "optional": not chosen["tech"]}
+    named = {"command": command_text(), "overwrite": overwrite, "optional": not chosen["tech"]}
     with view_for(sys.stderr) as view:
         opened = shared_place(place, options, view.phase, proxy_memory_mb=chosen["proxy_memory_mb"])
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from gputax.cli.main import VERBS, app
+from gputax.cli.verbs import VERBS, app
 
 SOURCE = Path(__file__).parents[3] / "src/gputax"
 COMMAND = re.compile(r"gputax ((?:[a-z]+ )?[a-z]+)((?: (?:--[a-z-]+|[A-Za-z0-9{}_./…+-]+))*)")

@@ -1,0 +1,81 @@
+"""The command line is a function: words in, an exit code out, and every failure is one message."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+
+import click
+import pytest
+
+from gputax.cli.main import main
+from gputax.cli.options import command_text
+
+
+def test_success_is_zero_and_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--dry-run", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)[0]["scenario"] == "offline"
+    assert err == ""
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["run", "--help"], ["--version"]])
+def test_help_and_version_are_zero(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    assert "gputax" in capsys.readouterr().out
+
+
+def test_a_wrong_word_is_two_with_what_and_next(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--no-such"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("gputax: No such option '--no-such'")
+    assert "next:  gputax run --help" in err
+
+
+def test_debug_is_read_before_the_double_dash_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--device", "gpux", "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+    assert main(["run", "--device", "gpux"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_result_names_the_words_of_its_own_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["pytest", "elsewhere"])
+    assert command_text() == "gputax elsewhere"
+    with click.Context(click.Command("duet"), obj=("duet", "bare", "a b")):
+        assert command_text() == "gputax duet bare 'a b'"
+
+
+def test_the_callers_signal_handler_is_given_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    main(["--version"])
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_it_runs_on_any_thread() -> None:
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(main(["--version"])))
+    thread.start()
+    thread.join()
+    assert codes == [0]
+
+
+def test_an_interrupt_while_a_module_is_imported_is_no_traceback() -> None:
+    code = (
+        "import builtins, sys\n"
+        "from gputax.cli.main import main\n"
+        "loaded = {'click', 'gputax.errors', 'gputax.cli.verbs'} & set(sys.modules)\n"
+        "assert not loaded, loaded\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'click': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.exit(main(['run']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr == "gputax: interrupted\n"
