@@ -6,7 +6,7 @@ QUIET := tests/quiet
 TOUR := micro:operation,micro:launch,micro:allocate,micro:copy-in-100MB,micro:copy-out-100MB
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help run test fuzz lint e2e bench native test-torch pins schema clean
+.PHONY: help run test fuzz lint e2e bench native test-torch pins generated clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
@@ -57,8 +57,9 @@ bench: $(VENV)/.installed-dev  ## measure the tool itself; writes results/bench.
 test-torch: .venv-torch/.installed-torch  ## compare the graphs with the transformers library (installs torch, 5 GB)
 	.venv-torch/bin/python -m pytest -m torch
 
-schema: $(VENV)/.installed-dev  ## write docs/*.schema.json anew
+generated: $(VENV)/.installed-dev  ## write the files that come from code: docs/*.schema.json, docs/warnings.md
 	$(BIN)/python -m gputax.results.schema docs
+	$(BIN)/python -m gputax.plan.notices > docs/warnings.md
 
 pins: $(VENV)/.installed-dev  ## resolve requirements/*.in anew, with hashes and without an index
 	$(PIP) install uv

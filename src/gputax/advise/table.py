@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from gputax.advise.targets import PERCENTILES
 from gputax.errors import ResultsError
-from gputax.plan.notices import Notice
+from gputax.plan.notices import Notice, remarks
 from gputax.plan.techniques import TECHNIQUES, Technique
 from gputax.results.documents.run import WarningRecord
 from gputax.results.documents.sharing import SharedCell, SharingRecord, TenantResult
+from gputax.results.importers.record_source import read_notice
 from gputax.results.importers.source import printable
 
 # Above this the tenants' mean says little of what the worst one sees.
@@ -122,15 +123,11 @@ def _notices(record: SharingRecord, usable: int, unknown: Sequence[str]) -> tupl
 
 def _warnings(of_all: Sequence[WarningRecord], cells: Sequence[SharedCell]) -> tuple[Notice, ...]:
     """Return the experiment's warnings, and of each kind that cells have the worst one."""
-    found = [Notice(each.code, printable(each.text, 600), each.value) for each in of_all]
-    by_code: dict[str, list[tuple[WarningRecord, str]]] = {}
-    for cell in cells:
-        for warning in cell.warnings:
-            by_code.setdefault(warning.code, []).append((warning, cell.cell))
-    for code, each in by_code.items():
-        worst, where = max(each, key=lambda pair: abs(pair[0].value or 0.0))
-        more = f"{where}; worst of {len(each)} cells" if len(each) > 1 else where
-        found.append(Notice(code, printable(f"{worst.text} ({more})", 600), worst.value))
+    found = [read_notice(each) for each in of_all]
+    for remark in remarks((cell.cell, warning.notice) for cell in cells for warning in cell.warnings):
+        more = f"; worst of {remark.count} cells" if remark.count > 1 else ""
+        text = f"{remark.worst.text} ({remark.worst_place}{more})"
+        found.append(dataclasses.replace(remark.worst, text=printable(text, 600)))
     return tuple(found)
 
 

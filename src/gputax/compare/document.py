@@ -56,9 +56,7 @@ def compare_sources(
         sides=tuple(_side(source) for source in (base, *others)),
         metrics=judged_rows(rows, force),
         settings=_settings(rows, compared, force),
-        warnings=tuple(
-            dict.fromkeys(WarningRecord(code=each.code, text=each.text, value=each.value) for each in notices)
-        ),
+        warnings=tuple(dict.fromkeys(map(WarningRecord.of, notices))),
     )
 
 

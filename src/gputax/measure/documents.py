@@ -20,7 +20,7 @@ from gputax.results.documents.run import (
     LoadGenVerdict,
     RateAttempt,
     RunRecord,
-    WarningRecord,
+    with_notices,
 )
 
 
@@ -73,7 +73,7 @@ def described_record(
                 "packages": described.get("packages"),
                 "setups": setups,
             },
-            "warnings": _merged(record.warnings, [Notice.from_dict(item) for item in facts.get("notices", [])]),
+            "warnings": with_notices(record.warnings, [Notice.from_dict(item) for item in facts.get("notices", [])]),
         }
     )
 
@@ -140,7 +140,7 @@ def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: st
         samples_file=f"samples/{cell.id}.parquet",
         logs_dir=f"cells/{cell.id}" if measured.log else None,
         telemetry_file=f"cells/{cell.id}/telemetry.json",
-        warnings=_merged((), list(measured.notices)),
+        warnings=with_notices((), list(measured.notices)),
     )
 
 
@@ -181,8 +181,3 @@ def _gpu_info(device: str, name: str, gpu: dict[str, Any]) -> GpuInfo:
         cuda_version=gpu.get("cuda_driver_version"),
         total_memory_gb=None if memory is None else round(float(memory) / 1024, 2),
     )
-
-
-def _merged(before: tuple[WarningRecord, ...], notices: list[Notice]) -> tuple[WarningRecord, ...]:
-    new = [WarningRecord(code=notice.code, text=notice.text, value=notice.value) for notice in notices]
-    return tuple(dict.fromkeys((*before, *new)))

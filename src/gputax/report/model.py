@@ -140,11 +140,14 @@ class Report:
     answer_charts: tuple[Chart, ...]
     sections: tuple[Section, ...]
     warnings: tuple[Fact, ...]
+    """Every warning, with the places that share it."""
     commands: tuple[str, ...]
     """How to measure it again, and how to write this report again."""
     sources: tuple[str, ...]
     measured: str
     """When, as the results say; a report that is built again from the same files is the same."""
+    remarks: tuple[Fact, ...] = ()
+    """The warnings as a terminal shows them: one short line per kind, with its worst value."""
     more_answers: tuple[Fact, ...] = ()
     """To the other questions that the same results answer, each in one sentence."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 
+from gputax.plan.notices import Notice, Remark, remarks
 from gputax.report import wording
 from gputax.report.grouping import run_labels
 from gputax.report.model import Fact
@@ -23,6 +24,7 @@ from gputax.results.documents.sharing import NeighbourRow, SharingRecord
 
 # The tables explain their own dashes.
 EXPLAINED_BY_TABLES = ("too-few-samples",)
+SHORT_TEXT = 70
 NOT_ACTIVE = Fact("the layer was not active while it was measured.", "fail")
 UNCHECKED = "The figures are those of the document, and cannot be computed again."
 UNPAIRED = "Unpaired comparison, which is weaker: `gputax duet` measures both sides in alternation."
@@ -64,22 +66,64 @@ def _resolutions(controls: list[Resolution]) -> list[Fact]:
 
 def warnings_of(sources: Sources) -> tuple[Fact, ...]:
     """Return every warning once, with all the places that share it."""
-    places: dict[Fact, list[str]] = {}
+    placed: list[tuple[str, Fact]] = []
     for run, label in zip(sources.runs, run_labels(sources.runs), strict=True):
-        for fact in _run_warnings(run):
-            places.setdefault(fact, []).append(label)
+        record = run.record
+        placed += [(label, fact) for fact in _run_faults(run)]
+        placed += [(label, Fact(warning.text)) for warning in record.warnings]
+        placed += [(label, fact) for fact in _worst_of_each(_cell_notices(record.benchmarks))]
     for source in sources.comparisons:
-        for place, fact in _comparison_warnings(source):
-            places.setdefault(fact, []).append(place)
+        placed += _comparison_faults(source)
+        placed += [(place, Fact(notice.text)) for place, notice in _comparison_notices(source)]
     for experiment, shared in zip(experiments_of(sources.sharing), sources.sharing, strict=True):
-        for fact in (*_sharing_warnings(experiment.record), *_sample_warnings(shared.samples)):
-            places.setdefault(fact, []).append(experiment.title)
+        facts = (
+            *_sharing_faults(experiment.record),
+            *(Fact(warning.text) for warning in experiment.record.warnings),
+            *_worst_of_each(_tenant_notices(experiment.record)),
+            *_open_by_nature(experiment.record),
+            *_sample_faults(shared.samples),
+        )
+        placed += [(experiment.title, fact) for fact in facts]
+    return _placed_once(placed)
+
+
+def remarks_of(sources: Sources) -> tuple[Fact, ...]:
+    """Return what a terminal shows: every fault, and each kind of warning on one short line with its worst value."""
+    faults: list[tuple[str, Fact]] = []
+    notices: list[tuple[str, Notice]] = []
+    for run, label in zip(sources.runs, run_labels(sources.runs), strict=True):
+        faults += [(label, fact) for fact in _run_faults(run)]
+        notices += [(label, warning.notice) for warning in run.record.warnings]
+        notices += _cell_notices(run.record.benchmarks)
+    for source in sources.comparisons:
+        faults += _comparison_faults(source)
+        notices += _comparison_notices(source)
+    for experiment, shared in zip(experiments_of(sources.sharing), sources.sharing, strict=True):
+        record = experiment.record
+        faults += [(experiment.title, fact) for fact in (*_sharing_faults(record), *_sample_faults(shared.samples))]
+        notices += [(experiment.title, warning.notice) for warning in record.warnings]
+        notices += _tenant_notices(record)
+    return (*_placed_once(faults), *map(_short, remarks(notices)))
+
+
+def _short(remark: Remark) -> Fact:
+    """Return the kind with its worst value and where; a single short text is kept as it is."""
+    if remark.count == 1 and len(remark.worst.text) <= SHORT_TEXT:
+        return Fact(remark.worst.text)
+    where = f" ({len(remark.places)} places, worst: {remark.worst_place})" if len(remark.places) > 1 else ""
+    return Fact(f"{remark.title}{where}")
+
+
+def _placed_once(placed: Iterable[tuple[str, Fact]]) -> tuple[Fact, ...]:
+    places: dict[Fact, list[str]] = {}
+    for place, fact in placed:
+        places.setdefault(fact, []).append(place)
     return tuple(
         Fact(f"{wording.joined(list(dict.fromkeys(where)))}: {fact.text}", fact.tone) for fact, where in places.items()
     )
 
 
-def _run_warnings(run: RunSource) -> list[Fact]:
+def _run_faults(run: RunSource) -> list[Fact]:
     record = run.record
     found = []
     if not record.complete:
@@ -94,46 +138,42 @@ def _run_warnings(run: RunSource) -> list[Fact]:
     if run.missing:
         names = ", ".join(run.missing[:4]) + (" …" if len(run.missing) > 4 else "")
         found.append(Fact(f"files that the record names are missing, and so are their charts: {names}."))
-    found += [Fact(warning.text) for warning in record.warnings]
-    return found + _cell_warnings(record.benchmarks)
+    return found
 
 
-def _cell_warnings(benchmarks: Sequence[Benchmark]) -> list[Fact]:
-    return _worst_of_each((benchmark.cell, warning) for benchmark in benchmarks for warning in benchmark.warnings)
+def _cell_notices(benchmarks: Sequence[Benchmark]) -> list[tuple[str, Notice]]:
+    return [(each.cell, notice) for each in benchmarks for notice in _told(each.warnings)]
 
 
-def _worst_of_each(remarks: Iterable[tuple[str, WarningRecord]]) -> list[Fact]:
+def _worst_of_each(notices: Iterable[tuple[str, Notice]]) -> list[Fact]:
     """Return one line per kind of warning: its worst case, and how many cells share it."""
-    by_code: dict[str, list[tuple[float, str, str]]] = {}
-    for place, warning in remarks:
-        size = abs(wording.finite(warning.value) or 0.0)
-        by_code.setdefault(warning.code, []).append((size, warning.text, place))
     lines = []
-    for code, cases in by_code.items():
-        if code in EXPLAINED_BY_TABLES:
-            continue
-        _, text, cell = max(cases)
-        cells = len({case[2] for case in cases})
-        lines.append(Fact(f"{text} ({cell}{f'; worst of {cells} cells' if cells > 1 else ''})"))
+    for remark in remarks(notices):
+        cells = len(remark.places)
+        more = f"; worst of {cells} cells" if cells > 1 else ""
+        lines.append(Fact(f"{remark.worst.text} ({remark.worst_place}{more})"))
     return lines
 
 
-def _comparison_warnings(source: ComparisonSource) -> list[tuple[str, Fact]]:
+def _comparison_faults(source: ComparisonSource) -> list[tuple[str, Fact]]:
+    return [(side.label, NOT_ACTIVE) for side in source.comparison.sides if side.evidence.get("active") is False]
+
+
+def _comparison_notices(source: ComparisonSource) -> list[tuple[str, Notice]]:
     """Return what each warning is about, and the warning."""
     comparison = source.comparison
     labels = [side.label for side in comparison.sides]
     sides = f"{wording.joined(labels[1:])} against {labels[0]}" if len(labels) > 1 else "".join(labels)
-    found = [(sides, Fact(warning.text)) for warning in comparison.warnings]
-    found += [(side.label, NOT_ACTIVE) for side in comparison.sides if side.evidence.get("active") is False]
+    found = [(sides, warning.notice) for warning in comparison.warnings]
     for metric in comparison.metrics:
         cell = wording.cell_title(metric.workload, metric.scenario, metric.batch_size)
         place = f"{metric.other} against {metric.base}, {cell} {wording.metric_title(metric.metric)}"
-        found += [(place, Fact(warning.text)) for warning in _shown(metric.warnings)]
+        found += [(place, notice) for notice in _told(metric.warnings)]
     return found
 
 
-def _sharing_warnings(record: SharingRecord) -> list[Fact]:
-    """Return what does not count and why, each reason once, then what else was remarked."""
+def _sharing_faults(record: SharingRecord) -> list[Fact]:
+    """Return what does not count and why, each reason once."""
     found = []
     if not record.complete:
         done, planned = len(record.cells), len(record.cells_planned)
@@ -154,10 +194,12 @@ def _sharing_warnings(record: SharingRecord) -> list[Fact]:
         for row in record.isolation
         if row.passed is False and not fails_by_nature(row)
     ]
-    found += [Fact(warning.text) for warning in record.warnings]
-    remarks = [(cell.cell, warning) for cell in record.cells if cell.valid for warning in cell.warnings]
-    remarks += [(_beside(row), warning) for row in record.neighbours if row.valid for warning in row.warnings]
-    return [*found, *_worst_of_each(remarks), *_open_by_nature(record)]
+    return found
+
+
+def _tenant_notices(record: SharingRecord) -> list[tuple[str, Notice]]:
+    found = [(cell.cell, notice) for cell in record.cells if cell.valid for notice in _told(cell.warnings)]
+    return found + [(_beside(row), notice) for row in record.neighbours if row.valid for notice in _told(row.warnings)]
 
 
 def _open_by_nature(record: SharingRecord) -> list[Fact]:
@@ -172,7 +214,7 @@ def _open_by_nature(record: SharingRecord) -> list[Fact]:
     ]
 
 
-def _sample_warnings(samples: Unreadable) -> list[Fact]:
+def _sample_faults(samples: Unreadable) -> list[Fact]:
     """Return which samples nobody can look at again; the figures are the document's own and stand without them."""
     found = []
     if samples.damaged:
@@ -188,8 +230,8 @@ def _beside(row: NeighbourRow) -> str:
     return f"{technique_title(row.technique)} beside {row.aggressor}"
 
 
-def _shown(warnings: Iterable[WarningRecord]) -> list[WarningRecord]:
-    return [warning for warning in warnings if warning.code not in EXPLAINED_BY_TABLES]
+def _told(warnings: Iterable[WarningRecord]) -> list[Notice]:
+    return [warning.notice for warning in warnings if warning.code not in EXPLAINED_BY_TABLES]
 
 
 def commands_of(sources: Sources) -> tuple[str, ...]:

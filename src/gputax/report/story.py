@@ -19,7 +19,7 @@ from gputax.report.fingerprints import evidence_table, fingerprint_table
 from gputax.report.grouping import Measured, compared, measured_cells, pairs_of
 from gputax.report.model import Chart, Fact, Report, Section, Table
 from gputax.report.neighbour_tables import neighbours_table
-from gputax.report.notices import commands_of, facts_of, warnings_of
+from gputax.report.notices import commands_of, facts_of, remarks_of, warnings_of
 from gputax.report.run_sections import (
     cells_section,
     latency_section,
@@ -93,6 +93,7 @@ def build_report(sources: Sources) -> Report:
         answer_charts=answer_charts(answers) if answers else _shared_charts(shared, techniques, answered_by),
         sections=tuple(section for section in sections if section is not None),
         warnings=warnings_of(sources),
+        remarks=remarks_of(sources),
         commands=commands_of(sources),
         sources=_places(sources),
         measured=_measured(sources),

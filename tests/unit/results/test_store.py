@@ -144,4 +144,4 @@ def test_the_unfinished_run_of_the_same_plan_is_found_again(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_schema_that_is_checked_in_is_the_one_in_force(name: str) -> None:
-    assert (REPOSITORY / f"docs/{name}.schema.json").read_text() == schema_text(name), "run `make schema`"
+    assert (REPOSITORY / f"docs/{name}.schema.json").read_text() == schema_text(name), "make generated"

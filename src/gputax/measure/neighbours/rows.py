@@ -35,7 +35,7 @@ def neighbour_row(
     alone = [float(pair.alone_ns.mean()) for pair in pairs]
     beside = [float(pair.beside_ns.mean()) for pair in pairs]
     warnings = [WarningRecord(code="no-evidence", text=text) for text in reasons]
-    warnings += [WarningRecord(code=each.code, text=each.text, value=each.value) for each in notices]
+    warnings += map(WarningRecord.of, notices)
     slowdown, tail = SharedFigure(value=None), None
     if not reasons:
         slowdown, told = _slowdown(pairs, alone, beside)

@@ -16,7 +16,7 @@ from gputax.plan.engines import parse_engine
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
 from gputax.plan.workloads import workload_facts
-from gputax.results.documents.run import Benchmark, WarningRecord
+from gputax.results.documents.run import Benchmark, with_notices
 from gputax.results.documents.sharing import SharedCell, SharedFigure, SharedRow, SharingRecord, TenantResult
 from gputax.stats.shared import Replicated, replicated, slowdown
 
@@ -62,7 +62,7 @@ def described_sharing(record: SharingRecord, measured: SharedMeasurement) -> Sha
                 "packages": described.get("packages"),
                 "setups": {**record.fingerprint.get("setups", {}), measured.cell.technique: engine},
             },
-            "warnings": merged(record.warnings, notices),
+            "warnings": with_notices(record.warnings, notices),
         }
     )
 
@@ -124,7 +124,7 @@ def shared_cell_document(measured: SharedMeasurement, started_at: str, session: 
         evidence={**measured.evidence, "switched": dict(measured.switched.facts)},
         switched_s=measured.switched.seconds,
         valid=measured.valid,
-        warnings=merged((), measured.notices),
+        warnings=with_notices((), measured.notices),
     )
 
 
@@ -171,12 +171,6 @@ def _means(cells: Sequence[SharedCell]) -> dict[int, float]:
 
 def _figure(found: Replicated) -> SharedFigure:
     return SharedFigure(value=found.value, ci95=found.ci95)
-
-
-def merged(before: tuple[WarningRecord, ...], notices: Sequence[Notice]) -> tuple[WarningRecord, ...]:
-    """Return the warnings with these added, each once."""
-    new = [WarningRecord(code=notice.code, text=notice.text, value=notice.value) for notice in notices]
-    return tuple(dict.fromkeys((*before, *new)))
 
 
 def shown_cell(plan: SharePlan, cell: ShareCell) -> Cell:

@@ -12,7 +12,6 @@ from gputax.measure.share.cell import SharedMeasurement, measure_shared_cell
 from gputax.measure.share.documents import (
     described_sharing,
     empty_sharing,
-    merged,
     samples_name,
     shared_cell_document,
     shared_rows,
@@ -22,7 +21,7 @@ from gputax.measure.share.documents import (
 from gputax.measure.view import RunView
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
-from gputax.results.documents.run import Failure
+from gputax.results.documents.run import Failure, with_notices
 from gputax.results.documents.sharing import SharedCell, SharingRecord
 from gputax.results.reading import read_json
 from gputax.results.sharing_store import discard_sharing, resumable, write_sharing
@@ -164,7 +163,7 @@ class ShareRun:
             Notice(LEFT_OUT, f"{name} was left out: {error.what}. Next: {error.next_step}")
             for name, error in self._left_out.items()
         ]
-        self.record = self.record.model_copy(update={"warnings": merged(self.record.warnings, notices)})
+        self.record = self.record.model_copy(update={"warnings": with_notices(self.record.warnings, notices)})
 
     def _one(self, cell: ShareCell) -> None:
         started_at = now_text()
@@ -230,7 +229,7 @@ class ShareRun:
             ended_s=measured.ended_s,
         )
         if isinstance(found, Notice):
-            return document.model_copy(update={"warnings": merged(document.warnings, [found])})
+            return document.model_copy(update={"warnings": with_notices(document.warnings, [found])})
         return document.model_copy(update={"cross_check": found})
 
     def _fail(self, cell: ShareCell, error: GputaxError) -> None:

@@ -47,7 +47,7 @@ def write_console(report: Report, stream: TextIO, *, answer_only: bool = False) 
                     write_table(table, console)
                 for note in section.notes:
                     console.print(Text(note, style="dim"))
-    for warning in report.warnings:
+    for warning in report.remarks:
         console.print(Text("Warning: ") + _line(warning))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from gputax.plan.notices import Notice
 
 SCHEMA_VERSION = 1
 
@@ -21,6 +24,21 @@ class WarningRecord(Document):
     code: str
     text: str
     value: float | None = None
+
+    @classmethod
+    def of(cls, notice: Notice) -> WarningRecord:
+        """Return a notice as it is stored."""
+        return cls(code=notice.code, text=notice.text, value=notice.value)
+
+    @property
+    def notice(self) -> Notice:
+        """The warning as the rest of the program knows it."""
+        return Notice(self.code, self.text, self.value)
+
+
+def with_notices(before: tuple[WarningRecord, ...], notices: Iterable[Notice]) -> tuple[WarningRecord, ...]:
+    """Return the warnings with these notices added, each once."""
+    return tuple(dict.fromkeys((*before, *map(WarningRecord.of, notices))))
 
 
 class GpuInfo(Document):

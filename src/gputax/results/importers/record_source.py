@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from gputax.plan.budgets import layers_of
 from gputax.plan.metrics import OVER_BOUND_SHARE
 from gputax.plan.micro import OPERATIONS
 from gputax.plan.notices import Notice
-from gputax.results.documents.run import Benchmark, RunRecord
+from gputax.results.documents.run import Benchmark, RunRecord, WarningRecord
 from gputax.results.importers.conditions import record_conditions
 from gputax.results.importers.source import CellSamples, Format, Source, SourceCell, printable, scenario_named, writable
 from gputax.results.store import read_samples
@@ -28,7 +29,7 @@ def source_of_record(record: RunRecord, path: str, kind: Format, directory: Path
     if not record.complete:
         notices.append(Notice("unfinished", f"the run is not finished: {len(record.benchmarks)} cells so far"))
     notices += [Notice("failed-cell", f"failed: {printable(failure.cell)}") for failure in record.failures]
-    notices += [Notice(warning.code, printable(warning.text, 600), warning.value) for warning in record.warnings]
+    notices += [read_notice(warning) for warning in record.warnings]
     environment = printable(record.environment)
     return Source(
         path=path,
@@ -44,6 +45,11 @@ def source_of_record(record: RunRecord, path: str, kind: Format, directory: Path
     )
 
 
+def read_notice(warning: WarningRecord) -> Notice:
+    """Return a warning of a file that may come from anywhere: cut to a length, without control characters."""
+    return dataclasses.replace(warning.notice, text=printable(warning.text, 600))
+
+
 def _cell(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> SourceCell:
     scenario = scenario_named(benchmark.scenario)
     metrics, notices = _metrics(benchmark)
@@ -55,7 +61,7 @@ def _cell(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> So
     load = None
     if directory is not None:
         load = partial(_load_samples, directory, benchmark.samples_file, scenario)
-    notices += [Notice(warning.code, printable(warning.text, 600), warning.value) for warning in benchmark.warnings]
+    notices += [read_notice(warning) for warning in benchmark.warnings]
     return SourceCell(
         workload=printable(benchmark.workload),
         scenario=scenario,
