@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gputax.plan.budgets import budget_for
+from gputax.plan.budgets import Budgets
 from gputax.plan.claims import device_label
 from gputax.plan.metrics import METRICS
 from gputax.report.output import save_report
@@ -182,7 +182,7 @@ def _metric(
     a = level * drift * generator.lognormal(0.0, 0.012, PAIRS)
     b = level * drift * generator.lognormal(0.0, 0.012, PAIRS) * (1.0 / ratio if higher else ratio)
     estimate = paired_estimate(a, b, better=metric.better)
-    budget = budget_for(base, other, name)
+    budget = Budgets().for_metric(base, other, name)
     judgement = judge(estimate, budget.value)
     logs = np.log(a / b) if higher else np.log(b / a)
     compared = ComparedMetric(

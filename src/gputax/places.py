@@ -1,24 +1,60 @@
-"""Every environment by its name, and what a command made there and must remove; the registry is literal."""
+"""The registry of environments and of places that share a device, and what a command made there and must remove."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 from gputax.environments.environment import Environment, LocalEnvironment
 from gputax.errors import unknown_name
 from gputax.plan.driver import DriverChoice
+from gputax.plan.environment import SSH, EnvironmentName
 from gputax.plan.options import EnvironmentOptions
 
 if TYPE_CHECKING:
     from gputax.kubernetes.pods import RunPods
+    from gputax.sharing.place import SharedPlace
 
 Say = Callable[[str], None]
-LOCAL_ENVIRONMENTS = ("bare", "bare+proxy")
-ENVIRONMENTS = (
-    *LOCAL_ENVIRONMENTS, "container", "ssh:HOST", "k8s", "k8s+proxy", "k8s+xen",
-    "k8s+time-slicing", "k8s+mps", "k8s+mig",
-)  # fmt: skip
+Needs = Literal["this machine", "options", "cluster"]
+"""What an environment is made from: its driver; also its name and options; also the run's pods in a cluster."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One environment: its name and the class that starts workers there, imported when it is used."""
+
+    name: str
+    needs: Needs
+    implementation: str
+
+    def load(self) -> Any:
+        """Return the class."""
+        module, _, name = self.implementation.partition(":")
+        return getattr(import_module(f"gputax.{module}"), name)
+
+
+ROWS: dict[str, Row] = {
+    row.name: row
+    for row in (
+        Row("bare", "this machine", "environments.bare:Bare"),
+        Row("bare+proxy", "this machine", "environments.proxy.bare:BareProxy"),
+        Row("container", "options", "environments.container:Container"),
+        Row("ssh:HOST", "options", "environments.ssh:Ssh"),
+        Row("k8s", "cluster", "environments.kubernetes:Kubernetes"),
+        Row("k8s+proxy", "cluster", "environments.proxy.kubernetes:KubernetesProxy"),
+        Row("k8s+xen", "cluster", "environments.kubernetes:Kubernetes"),
+        Row("k8s+time-slicing", "cluster", "sharing.kubernetes.environment:KubernetesTechnique"),
+        Row("k8s+mps", "cluster", "sharing.kubernetes.environment:KubernetesTechnique"),
+        Row("k8s+mig", "cluster", "sharing.kubernetes.environment:KubernetesTechnique"),
+    )
+}
+ENVIRONMENTS = tuple(ROWS)
+LOCAL_ENVIRONMENTS = tuple(name for name, row in ROWS.items() if row.needs == "this machine")
+SHARED_PLACES = ("bare", "k8s")
 
 
 class Places:
@@ -70,51 +106,65 @@ def environment_named(
 
     What it makes is in `places`, for whoever opened them to remove; `options` are the places' own where none are given.
     """
-    refuse_unknown(name)
+    row = _row(name)
     chosen = options or (places.options if places else EnvironmentOptions())
+    environment: Environment
     if chosen.inside:
         from gputax.environments.inside import Inside
 
-        return Inside(name, driver)
-    match name.partition(":")[0]:
-        case "container":
-            from gputax.environments.container import Container
-
-            return Container(chosen, driver)
-        case "ssh":
-            from gputax.environments.ssh import Ssh
-
-            return Ssh(name, chosen, driver)
-        case "k8s" | "k8s+xen":
-            from gputax.environments.kubernetes import Kubernetes
-
-            return Kubernetes(name, (places or Places(chosen)).pods(chosen), chosen, driver)
-        case "k8s+proxy":
-            from gputax.environments.proxy.kubernetes import KubernetesProxy
-
-            return KubernetesProxy(name, (places or Places(chosen)).pods(chosen), chosen, driver)
-        case "k8s+time-slicing" | "k8s+mps" | "k8s+mig":
-            from gputax.sharing.kubernetes.environment import KubernetesTechnique
-
-            return KubernetesTechnique(name, (places or Places(chosen)).pods(chosen), chosen, driver)
-    return local_environment(name, driver)
+        environment = Inside(name, driver)
+    elif row.needs == "this machine":
+        environment = row.load()(driver)
+    elif row.needs == "options":
+        environment = row.load()(name, chosen, driver)
+    else:
+        environment = row.load()(name, (places or Places(chosen)).pods(chosen), chosen, driver)
+    return environment
 
 
 def local_environment(name: str, driver: DriverChoice | None = None) -> LocalEnvironment:
     """Return an environment of this machine."""
-    match name:
-        case "bare":
-            from gputax.environments.bare import Bare
-
-            return Bare(driver)
-        case "bare+proxy":
-            from gputax.environments.proxy.bare import BareProxy
-
-            return BareProxy(driver)
-    raise unknown_name("environment of this machine", name, LOCAL_ENVIRONMENTS)
+    if name not in LOCAL_ENVIRONMENTS:
+        raise unknown_name("environment of this machine", name, LOCAL_ENVIRONMENTS)
+    environment: LocalEnvironment = ROWS[name].load()(driver)
+    return environment
 
 
 def refuse_unknown(name: str) -> None:
     """Refuse a name that no environment has; `ssh:` takes any host."""
-    if name not in ENVIRONMENTS and not (name.startswith("ssh:") and len(name) > len("ssh:")):
+    _row(name)
+
+
+def _row(name: str) -> Row:
+    parsed = EnvironmentName.parse(name)
+    row = ROWS.get("ssh:HOST" if parsed.place == SSH and parsed.host and not parsed.added else name)
+    if row is None:
         raise unknown_name("environment", name, ENVIRONMENTS)
+    return row
+
+
+def shared_place(name: str, options: EnvironmentOptions, say: Say, *, proxy_memory_mb: int = 0) -> SharedPlace:
+    """Return where tenants share a device; `proxy_memory_mb` limits each behind a GPU proxy of our own (0: none)."""
+    match name:
+        case "bare":
+            from gputax.sharing.bare.place import BareShared
+
+            return BareShared(say, proxy_memory_mb)
+        case "k8s":
+            from gputax.sharing.kubernetes.place import KubernetesShared
+
+            _refuse_silent_cluster(options)
+            return KubernetesShared(options, say)
+    raise unknown_name("environment to share a device in", name, SHARED_PLACES)
+
+
+def _refuse_silent_cluster(options: EnvironmentOptions) -> None:
+    """Raise at once where no cluster answers: no technique is at fault, and none would work."""
+    from gputax.kubernetes.client import Cluster, ForbiddenError
+
+    cluster = Cluster(options.context, options.namespace)
+    try:
+        with contextlib.suppress(ForbiddenError):  # a cluster that forbids to read its version has answered
+            cluster.version()
+    finally:
+        cluster.close()

@@ -13,9 +13,9 @@ import pytest
 from gputax.environments.connection import WorkerConnection
 from gputax.errors import UsageError
 from gputax.places import LOCAL_ENVIRONMENTS, environment_named, local_environment
-from gputax.plan.budgets import layers_of
 from gputax.plan.cells import Setup
 from gputax.plan.driver import DriverChoice, driver_choice
+from gputax.plan.environment import EnvironmentName
 from gputax.plan.load import Load
 from gputax.worker.protocol import decode_array
 
@@ -46,7 +46,7 @@ class TestEnvironment:
             described |= connection.call("describe", about="driver", stall_timeout_s=30)
             evidence = environment.evidence(described)
         # A layer that carries the driver's calls is proven by them: an engine that makes none leaves it unproven.
-        unused = "proxy" in layers_of(name) and setup is SYNTHETIC
+        unused = "proxy" in EnvironmentName.parse(name).layers and setup is SYNTHETIC
         assert evidence["active"] is not unused, evidence.get("reasons")
         assert bool(evidence.get("reasons")) is unused
 

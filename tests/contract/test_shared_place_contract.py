@@ -12,6 +12,7 @@ import pytest
 
 from gputax.measure.share.group import TenantGroup
 from gputax.measure.view import SilentView
+from gputax.places import shared_place
 from gputax.plan.cells import Setup
 from gputax.plan.load import Load
 from gputax.plan.options import EnvironmentOptions
@@ -19,7 +20,6 @@ from gputax.plan.techniques import TECHNIQUES
 from gputax.sharing.bare.cpu_quota import PREFIX
 from gputax.sharing.bare.place import BareShared
 from gputax.sharing.place import SharedPlace
-from gputax.sharing.places import shared_place
 from gputax.stats.shared import TenantRuns, common_window
 from tests.standins import control_groups
 

@@ -18,6 +18,7 @@ from gputax.doctor.native import native_facts
 from gputax.errors import GputaxError, PreflightError
 from gputax.places import ENVIRONMENTS, Places, environment_named, refuse_unknown
 from gputax.plan.driver import DriverChoice
+from gputax.plan.environment import K8S, EnvironmentName
 from gputax.plan.options import EnvironmentOptions
 from gputax.worker.workloads.model_folder import models_folder
 
@@ -78,7 +79,7 @@ def examined(environment: str, options: EnvironmentOptions, device: str) -> tupl
     """
     findings: list[Finding] = []
     facts: dict[str, Any] = {}
-    if environment.partition("+")[0] == "k8s":
+    if EnvironmentName.parse(environment).place == K8S:
         from gputax.doctor.cluster import examine_cluster
 
         facts["cluster"], findings = examine_cluster(environment, options, device)

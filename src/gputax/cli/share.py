@@ -92,7 +92,7 @@ def share(
         return show_plan(plan, victim or VICTIMS[0], aggressors, as_json)
     # Imported here: numpy, pydantic and rich are not needed to refuse a wrong command line.
     from gputax.cli.views import view_for
-    from gputax.sharing.places import shared_place
+    from gputax.places import shared_place
 
     named = {"command": command_text(), "overwrite": overwrite, "optional": not chosen["tech"]}
     with view_for(sys.stderr) as view:

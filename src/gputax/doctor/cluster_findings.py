@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gputax.doctor.finding import Finding
+from gputax.plan.environment import PROXY, XEN, EnvironmentName
 
 # Oldest API server whose WebSocket exec we rely on.
 OLDEST_VERSION = (1, 20)
@@ -38,6 +39,11 @@ class Wanted:
     memory: str = "4Gi"
     gpus: int = 0
     runtime_class: str = ""
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """What its environment consists of."""
+        return EnvironmentName.parse(self.environment).layers
 
 
 def diagnose_cluster(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
@@ -70,7 +76,7 @@ def check_namespace(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
         fix = f"kubectl create namespace {shlex.quote(wanted.namespace)}"
         return [Finding("fail", f"There is no namespace {wanted.namespace}", "", why, fix)]
     level = labels.get("pod-security.kubernetes.io/enforce", "")
-    if "proxy" in wanted.environment and level in ("restricted", "baseline"):
+    if PROXY in wanted.layers and level in ("restricted", "baseline"):
         why = "The proxy's socket is a path of the node, which this level forbids."
         fix = f"kubectl label namespace {wanted.namespace} pod-security.kubernetes.io/enforce=privileged --overwrite"
         return [Finding("fail", f"Pod security of {wanted.namespace} is {level}", "", why, fix)]
@@ -236,7 +242,7 @@ def check_pods(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
 
 def check_runtime_class(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
     """Return whether the RuntimeClass exists, and whether a node's container runtime has its handler."""
-    name = wanted.runtime_class or (XEN_CLASS if "xen" in wanted.environment else "")
+    name = wanted.runtime_class or (XEN_CLASS if XEN in wanted.layers else "")
     classes = facts.get("runtime_classes")
     if not name or classes is None:
         return []

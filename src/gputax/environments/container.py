@@ -60,9 +60,8 @@ class ContainerPlan:
 class Container:
     """Starts one container per worker and removes it however the worker ended."""
 
-    name = "container"
-
-    def __init__(self, options: EnvironmentOptions, driver: DriverChoice | None = None) -> None:
+    def __init__(self, name: str, options: EnvironmentOptions, driver: DriverChoice | None = None) -> None:
+        self.name = name
         self._options = options
         self._driver = driver or DriverChoice(needed=False)
         self._plan: ContainerPlan | None = None

@@ -13,8 +13,8 @@ from gputax.environments.process import ChildProcess
 from gputax.environments.proxy.bare import BareProxy
 from gputax.environments.proxy.server import SOCKET_VARIABLE
 from gputax.errors import PreflightError, UsageError
-from gputax.plan.budgets import SHARING_LAYERS, layers_of
 from gputax.plan.driver import DriverChoice
+from gputax.plan.environment import K8S, PROXY, XEN, EnvironmentName
 
 
 class Inside:
@@ -22,21 +22,22 @@ class Inside:
 
     def __init__(self, name: str, driver: DriverChoice | None = None, environ: Mapping[str, str] = os.environ) -> None:
         self.name = name
-        self._layers = layers_of(name)
+        parsed = EnvironmentName.parse(name)
+        self._layers = parsed.layers
         self._environ = environ
-        if "k8s" not in self._layers:
+        if parsed.place != K8S:
             raise UsageError(f"--inside is for a pod; {name} is none", next_step="--env k8s --inside")
-        if self._layers[-1] in SHARING_LAYERS:
+        if parsed.sharing_layer:
             raise UsageError(
-                f"a pod cannot prove from within that its node offers {self._layers[-1]}",
+                f"a pod cannot prove from within that its node offers {parsed.sharing_layer}",
                 where="--inside",
                 next_step=f"without --inside, from where the cluster can be asked: gputax run --env {name}",
             )
-        self._local = _Tenant(driver) if "proxy" in self._layers else Bare(driver)
+        self._local = _Tenant(driver) if PROXY in self._layers else Bare(driver)
 
     def start(self) -> ChildProcess:
         """Start the worker as a child; behind the proxy only if the node's proxy is named."""
-        if "proxy" in self._layers and not self._environ.get(SOCKET_VARIABLE):
+        if PROXY in self._layers and not self._environ.get(SOCKET_VARIABLE):
             raise PreflightError(
                 "this pod knows no GPU proxy of its node",
                 where=SOCKET_VARIABLE,
@@ -48,7 +49,7 @@ class Inside:
         """Tell that the worker was in the pod that the variables name, and what its layers prove."""
         local = self._local.evidence(described)
         reasons = [*local.pop("reasons", ()), *inside_reasons(self._environ, described)]
-        if "xen" in self._layers:
+        if XEN in self._layers:
             reasons += xen_reasons(described)
         host = described.get("host") or {}
         return {

@@ -15,8 +15,8 @@ from gputax.errors import GputaxError, PreflightError, WorkerError
 from gputax.kubernetes import exec_pipe
 from gputax.kubernetes.objects import XEN_RUNTIME_CLASS, PodPlan, Size
 from gputax.kubernetes.pods import ReadyPod, RunPods
-from gputax.plan.budgets import layers_of
 from gputax.plan.driver import DriverChoice
+from gputax.plan.environment import PROXY, XEN, EnvironmentName
 from gputax.plan.options import EnvironmentOptions
 
 # The news of a pod's death reaches the watch about as fast as the end of its exec; give it a moment more.
@@ -43,7 +43,7 @@ class Kubernetes:
         self._pods = pods
         self._options = options
         self._driver = driver or DriverChoice(needed=False)
-        self._layers = layers_of(name)
+        self._layers = EnvironmentName.parse(name).layers
         self._pod: ReadyPod | None = None
         self._before: list[str] = []
         """The workers that this environment started: a hung one that lost its connection is ended by its successor."""
@@ -70,7 +70,7 @@ class Kubernetes:
             self._size(),
             self._options.namespace,
             node=self._options.node,
-            runtime_class=self._options.runtime_class or (XEN_RUNTIME_CLASS if "xen" in self._layers else ""),
+            runtime_class=self._options.runtime_class or (XEN_RUNTIME_CLASS if XEN in self._layers else ""),
             pull_policy=self._options.pull_policy,
             pull_secret=self._options.pull_secret,
         )
@@ -82,7 +82,7 @@ class Kubernetes:
             return {"layer": "k8s", "active": False, "reasons": ["no pod was started"]}
         pod = self._pods.current(self._pod.name)
         reasons = [*pod_reasons(pod, described), *size_reasons(described, self.plan().size)]
-        if "xen" in self._layers:
+        if XEN in self._layers:
             reasons += xen_reasons(described)
         return {
             "layer": self._layers[-1],
@@ -115,7 +115,7 @@ class Kubernetes:
 
     def _size(self) -> Size:
         options = self._options
-        gpus = 0 if "proxy" in self._layers else options.gpu_count(self._driver.device)
+        gpus = 0 if PROXY in self._layers else options.gpu_count(self._driver.device)
         return Size(options.cpus or local_cpus(), options.memory, gpus)
 
     def _variables(self) -> dict[str, str]:

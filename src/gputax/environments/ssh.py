@@ -11,9 +11,9 @@ from gputax.environments.image import lacks_gputax
 from gputax.environments.process import ChildProcess
 from gputax.errors import GputaxError, PreflightError, UsageError
 from gputax.plan.driver import DriverChoice
+from gputax.plan.environment import EnvironmentName
 from gputax.plan.options import EnvironmentOptions
 
-PREFIX = "ssh:"
 REMOTE_COMMAND = "python3 -m gputax.worker"
 # No terminal, no question that nobody would answer, and a dead line is noticed within a minute.
 SSH_WORDS = (
@@ -29,7 +29,7 @@ class Ssh:
 
     def __init__(self, name: str, options: EnvironmentOptions, driver: DriverChoice | None = None) -> None:
         self.name = name
-        self._host = name.removeprefix(PREFIX)
+        self._host = EnvironmentName.parse(name).host
         self._command = options.remote_command or REMOTE_COMMAND
         if not self._host or self._host.startswith("-"):
             raise UsageError(f"{name!r} names no host", next_step="e.g. --env ssh:gpu-node-1")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gputax.errors import UsageError, unknown_name
+from gputax.plan.environment import LAYERS, EnvironmentName
 from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
 from gputax.plan.notices import Notice
 
@@ -26,8 +27,7 @@ class Budget:
     source: str
 
 
-# The targets that users wrote down: Kubernetes 1 %, GPU proxy 5 %, full hypervisor 10 %; p99 at most 2 ms more.
-LAYER_BUDGET_PERCENT: dict[str, float] = {"container": 1.0, "k8s": 1.0, "proxy": 5.0, "xen": 10.0}
+# For layers without a budget of their own (`LAYERS`).
 DEFAULT_BUDGET_PERCENT = 5.0
 P99_BUDGET_MS = 2.0
 METRIC_BUDGETS: dict[str, Budget] = {
@@ -36,7 +36,6 @@ METRIC_BUDGETS: dict[str, Budget] = {
     OVER_BOUND_SHARE.name: Budget(1.0, "%", "1 % more of the queries may be late"),
 }
 COMMAND_LINE = "given by --budget"
-SHARING_LAYERS = ("time-slicing", "mps", "mig")
 _MS: dict[str, float] = {"ms": 1.0, "us": 1e-3, "µs": 1e-3, "μs": 1e-3, "s": 1e3}
 _AMOUNT = re.compile(r"\+?\s*(\d+(?:\.\d+)?)\s*(%|ms|us|µs|μs|s)")
 _EXAMPLES = "e.g. --budget 5%, --budget latency_p99=2ms, --budget proxy=3%"
@@ -58,14 +57,15 @@ class Budgets:
         default = METRIC_BUDGETS.get(metric)
         if default is not None:
             return self._general_for(metric) or default
-        added = [layer for layer in layers_of(other) if layer not in layers_of(base)]
+        added = EnvironmentName.parse(other).beyond(EnvironmentName.parse(base))
         changed = [self.layers[layer] for layer in added if layer in self.layers]
         if "%" in self.general and not changed:
             return self.general["%"]
+        known = [LAYERS[name] for name in added if name in LAYERS and name not in self.layers]
         defaults = [
-            Budget(LAYER_BUDGET_PERCENT[layer], "%", f"budget of the layer {layer}")
-            for layer in added
-            if layer in LAYER_BUDGET_PERCENT and layer not in self.layers
+            Budget(layer.budget_percent, "%", f"budget of the layer {layer.name}")
+            for layer in known
+            if layer.budget_percent is not None
         ]
         if not changed and not defaults:
             return Budget(DEFAULT_BUDGET_PERCENT, "%", "default of 5 %: no layer with a budget of its own between them")
@@ -86,18 +86,6 @@ class Budgets:
         if default is None or default.unit == "ms":
             return self.general.get("%" if default is None else "ms")
         return None
-
-
-def layers_of(environment: str) -> tuple[str, ...]:
-    """Return the layers of an environment such as `k8s+proxy`, without the bare machine below them."""
-    parts = environment.split("+")
-    place = parts[0].split(":")[0]
-    return tuple(part for part in (place, *parts[1:]) if part not in ("bare", "ssh"))
-
-
-def budget_for(base: str, other: str, metric: str) -> Budget:
-    """Return the default budget of the layers that `other` has beyond `base`: that of the largest of them."""
-    return Budgets().for_metric(base, other, metric)
 
 
 def parse_budget(text: str, source: str = COMMAND_LINE) -> tuple[str | None, Budget]:
@@ -121,7 +109,7 @@ def parse_budgets(texts: Sequence[str], source: str = COMMAND_LINE) -> Budgets:
     general: dict[str, Budget] = {}
     for text in texts:
         name, budget = parse_budget(text, source)
-        target, key = (general, budget.unit) if name is None else (layers if _is_layer(name) else metrics, name)
+        target, key = (general, budget.unit) if name is None else (layers if name in LAYERS else metrics, name)
         if key in target:
             raise UsageError(f"two budgets for {name or 'all in ' + budget.unit}", next_step="give each once")
         target[key] = budget
@@ -153,13 +141,9 @@ def unused_budgets(named: Mapping[str, Budget], judged: Iterable[str]) -> list[N
     ]
 
 
-def _is_layer(name: str) -> bool:
-    return name in LAYER_BUDGET_PERCENT or name in SHARING_LAYERS
-
-
 def _refuse_wrong_name(name: str, budget: Budget) -> None:
-    names = (*METRICS, *LAYER_BUDGET_PERCENT, *SHARING_LAYERS)
+    names = (*METRICS, *LAYERS)
     if name not in names:
         raise unknown_name("metric or layer", name, names)
-    if budget.unit == "ms" and (_is_layer(name) or METRICS[name].unit != "ms"):
+    if budget.unit == "ms" and (name in LAYERS or METRICS[name].unit != "ms"):
         raise UsageError(f"{name} has no budget in milliseconds", next_step=f"e.g. --budget {name}=5%")

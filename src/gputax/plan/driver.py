@@ -6,9 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 
 from gputax.errors import UsageError
-from gputax.plan.budgets import layers_of
 from gputax.plan.cells import Setup
 from gputax.plan.engines import parse_engine
+from gputax.plan.environment import PROXY, EnvironmentName
 from gputax.plan.micro import ENGINE
 
 # The software device says so in its own name, directly and behind the proxy; no number of it can pass for a GPU's.
@@ -46,7 +46,7 @@ def refuse_driver_contradictions(environment: str, setup: Setup) -> None:
                 "the engine driver has no CPU device", next_step="use --device software, cuda or auto (the default)"
             )
         return
-    if "proxy" in layers_of(environment):
+    if PROXY in EnvironmentName.parse(environment).layers:
         raise UsageError(
             f"the GPU proxy carries the CUDA driver API, which the engine {engine} does not use",
             where=f"environment {environment}",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputax.plan.budgets import layers_of
+from gputax.plan.environment import EnvironmentName
 from gputax.report.grouping import Compared
 from gputax.report.wording import finite, known_bounds
 from gputax.results.documents.comparison import ComparedMetric, Verdict
@@ -71,7 +71,8 @@ def _connected(rows: Iterable[Compared]) -> list[list[Compared]]:
 
 
 def _waterfall(rows: list[Compared]) -> Waterfall:
-    layers = {side.label: layers_of(side.environment) for row in rows for side in (row.base, row.other)}
+    sides = [side for row in rows for side in (row.base, row.other)]
+    layers = {side.label: EnvironmentName.parse(side.environment).layers for side in sides}
     # A base is named before what is compared with it, so that of two equally bare sides the base is the root.
     root = min(layers, key=lambda label: (len(layers[label]), label not in {row.base.label for row in rows}))
     # Of two comparisons of the same sides the paired one counts: it is written last.

@@ -15,6 +15,7 @@ from gputax.measure.duet.request import LOADGEN_SLOT_S, DuetRequest
 from gputax.measure.duet.sides import CLOSED_LOOPS, SideSpec, WorkerSide
 from gputax.plan.claims import claim, device_label
 from gputax.plan.engines import parse_engine
+from gputax.plan.environment import EnvironmentName
 from gputax.plan.micro import OPERATIONS
 from gputax.plan.workloads import workload_facts
 from gputax.results.documents.comparison import COMPARISON_NAME, Comparison, Resolution
@@ -103,7 +104,7 @@ def doubt_of(a: WorkerSide, b: WorkerSide) -> str:
 
 
 def _scheduled_apart(a: WorkerSide, b: WorkerSide) -> bool:
-    return len({side.spec.environment.partition("+")[0].partition(":")[0] for side in (a, b)}) > 1
+    return len({EnvironmentName.parse(side.spec.environment).place for side in (a, b)}) > 1
 
 
 def write_duet(store: ResultDirectory, comparison: Comparison, parts: Parts, a: WorkerSide, b: WorkerSide) -> None:

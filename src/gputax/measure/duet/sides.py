@@ -18,9 +18,9 @@ from gputax.measure.sizing import Pilot
 from gputax.measure.summary import latencies_ns
 from gputax.measure.view import SilentView
 from gputax.places import Places, environment_named
-from gputax.plan.budgets import layers_of
 from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice
+from gputax.plan.environment import PROXY, EnvironmentName
 from gputax.plan.load import Load
 from gputax.plan.micro import is_micro
 from gputax.plan.options import EnvironmentOptions
@@ -76,7 +76,8 @@ class WorkerSide:
 
         A pod that is being made is such a load itself, for a moment. What a proxy does is no other's load.
         """
-        return 0.0 if "proxy" in layers_of(self.spec.environment) else statistics.median(self._others_percent)
+        behind_proxy = PROXY in EnvironmentName.parse(self.spec.environment).layers
+        return 0.0 if behind_proxy else statistics.median(self._others_percent)
 
     def evidence(self) -> dict[str, Any]:
         """What proved that the environment was active, when it was last asked."""

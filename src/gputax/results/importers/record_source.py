@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from gputax.errors import ResultsError
-from gputax.plan.budgets import layers_of
+from gputax.plan.environment import EnvironmentName
 from gputax.plan.metrics import OVER_BOUND_SHARE
 from gputax.plan.micro import OPERATIONS
 from gputax.plan.notices import Notice
@@ -55,7 +55,7 @@ def _cell(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> So
     metrics, notices = _metrics(benchmark)
     reasons = [printable(reason) for reason in (benchmark.loadgen.invalid_reasons if benchmark.loadgen else ())]
     # A layer without evidence is no number (DESIGN.md); the bare machine has no layer to prove.
-    proven = not layers_of(record.environment) or record.evidence.get("active") is True
+    proven = not EnvironmentName.parse(record.environment).layers or record.evidence.get("active") is True
     if not proven:
         reasons.append(f"nothing proves that {printable(record.environment)} was active")
     load = None

@@ -10,6 +10,7 @@ from gputax.environments.process import ChildProcess
 from gputax.kubernetes.objects import PodPlan
 from gputax.kubernetes.pods import RunPods
 from gputax.plan.driver import DriverChoice
+from gputax.plan.environment import EnvironmentName
 from gputax.plan.options import EnvironmentOptions
 from gputax.sharing.evidence import technique_evidence
 from gputax.sharing.kubernetes.nodes import gpu_nodes, others_of_run
@@ -22,7 +23,7 @@ class KubernetesTechnique(Kubernetes):
     def __init__(
         self, name: str, pods: RunPods, options: EnvironmentOptions, driver: DriverChoice | None = None
     ) -> None:
-        self._technique = name.partition("+")[2]
+        self._technique = EnvironmentName.parse(name).sharing_layer
         self._standing: Standing | None = None
         super().__init__(name, pods, options, driver, self._with_share)
 

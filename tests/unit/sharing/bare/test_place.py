@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from gputax.errors import UsageError
+from gputax.places import shared_place
 from gputax.plan.cells import Setup
 from gputax.plan.options import EnvironmentOptions
 from gputax.plan.techniques import TECHNIQUES
 from gputax.sharing.bare.cpu_quota import Quota, Throttling
 from gputax.sharing.bare.place import BareShared
 from gputax.sharing.bare.tenants import CoreTenant, QuotaTenant, cpu_seconds
-from gputax.sharing.places import shared_place
 from gputax.worker.probes.cpu_allowance import CpuAllowance
 
 MODEL = Setup("yolos-small")

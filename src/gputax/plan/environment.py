@@ -1,0 +1,82 @@
+"""The name of an environment, such as `k8s+proxy`: a place and the layers on top; and every layer with its budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BARE, SSH, CONTAINER, K8S = "bare", "ssh", "container", "k8s"
+PROXY, XEN = "proxy", "xen"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Something between a model and its device that may cost time."""
+
+    name: str
+    budget_percent: float | None = None
+    """How much slower it may make a workload; None: the default for a layer without a budget of its own."""
+    shares_device: bool = False
+    """It divides a device among tenants."""
+
+
+# The targets that users wrote down: Kubernetes 1 %, GPU proxy 5 %, full hypervisor 10 %.
+LAYERS: dict[str, Layer] = {
+    layer.name: layer
+    for layer in (
+        Layer(CONTAINER, 1.0),
+        Layer(K8S, 1.0),
+        Layer(PROXY, 5.0),
+        Layer(XEN, 10.0),
+        Layer("time-slicing", shares_device=True),
+        Layer("mps", shares_device=True),
+        Layer("mig", shares_device=True),
+    )
+}
+# The machine itself, and the way to another one: nothing that lies between a model and its device.
+NO_LAYERS = (BARE, SSH)
+
+
+@dataclass(frozen=True)
+class EnvironmentName:
+    """An environment, by name; `str()` gives the text that documents store."""
+
+    place: str
+    """`bare`, `container`, `ssh` or `k8s`."""
+    added: tuple[str, ...] = ()
+    """What the name puts on top of the place, from below."""
+    host: str = ""
+    """The machine behind `ssh:`."""
+
+    @classmethod
+    def parse(cls, text: str) -> EnvironmentName:
+        """Read `PLACE[:HOST][+LAYER...]`; any text is a name, because results of other tools bring their own."""
+        first, *added = text.split("+")
+        place, _, host = first.partition(":")
+        while place == SSH and added and added[0] not in LAYERS:  # a user or host may have a plus in its name
+            host = f"{host}+{added.pop(0)}"
+        return cls(place, tuple(added), host)
+
+    def __str__(self) -> str:
+        return "+".join((f"{self.place}:{self.host}" if self.host else self.place, *self.added))
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """All layers above the bare machine, from below: `k8s` and `proxy` for `k8s+proxy`."""
+        return tuple(part for part in (self.place, *self.added) if part not in NO_LAYERS)
+
+    @property
+    def parent(self) -> EnvironmentName | None:
+        """The environment with one layer less, which tells what the last layer costs; None for the bare machine."""
+        if self.added:
+            return EnvironmentName(self.place, self.added[:-1], self.host)
+        return EnvironmentName(BARE) if self.layers else None
+
+    @property
+    def sharing_layer(self) -> str:
+        """The technique by which its tenants share a device; empty where the device is not divided."""
+        last = LAYERS.get(self.layers[-1]) if self.layers else None
+        return last.name if last is not None and last.shares_device else ""
+
+    def beyond(self, base: EnvironmentName) -> tuple[str, ...]:
+        """Return the layers that this environment has and `base` has not."""
+        return tuple(layer for layer in self.layers if layer not in base.layers)

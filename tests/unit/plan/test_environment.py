@@ -1,0 +1,50 @@
+"""Names of environments: a place and its layers, read once and written back as the same text."""
+
+from __future__ import annotations
+
+import pytest
+
+from gputax.places import ENVIRONMENTS
+from gputax.plan.environment import LAYERS, EnvironmentName
+
+parse = EnvironmentName.parse
+
+
+@pytest.mark.parametrize("text", [*ENVIRONMENTS, "ssh:me@gpu-1", "ssh:me+tag@gpu-1", "k8s+proxy+xen", "by hand", ""])
+def test_a_name_is_written_back_as_it_was_read(text: str) -> None:
+    assert str(parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "layers", "host"),
+    [
+        ("bare", "bare", (), ""),
+        ("bare+proxy", "bare", ("proxy",), ""),
+        ("container", "container", ("container",), ""),
+        ("ssh:me@gpu-1", "ssh", (), "me@gpu-1"),
+        ("ssh:me+tag@gpu-1", "ssh", (), "me+tag@gpu-1"),
+        ("ssh:host+proxy", "ssh", ("proxy",), "host"),
+        ("k8s+time-slicing", "k8s", ("k8s", "time-slicing"), ""),
+    ],
+)
+def test_layers_leave_out_the_machine_below(text: str, place: str, layers: tuple[str, ...], host: str) -> None:
+    name = parse(text)
+    assert (name.place, name.layers, name.host) == (place, layers, host)
+
+
+@pytest.mark.parametrize(
+    ("text", "parent"),
+    [("bare", None), ("ssh:host", None), ("container", "bare"), ("k8s", "bare"), ("k8s+proxy", "k8s"),
+     ("bare+proxy", "bare"), ("ssh:host+proxy", "ssh:host")],
+)  # fmt: skip
+def test_a_layer_is_compared_with_what_lies_below_it(text: str, parent: str | None) -> None:
+    found = parse(text).parent
+    assert (None if found is None else str(found)) == parent
+
+
+def test_only_techniques_share_a_device() -> None:
+    assert [parse(name).sharing_layer for name in ("bare", "k8s", "k8s+proxy", "k8s+mps")] == ["", "", "", "mps"]
+
+
+def test_every_layer_of_every_environment_is_known() -> None:
+    assert {layer for name in ENVIRONMENTS for layer in parse(name).layers} <= set(LAYERS)
