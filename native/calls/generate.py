@@ -1,4 +1,4 @@
-"""Makes the C of both sides from the table of calls: generate.py calls.toml OUTPUT_FOLDER."""
+"""Generates C for libvgpu, the proxy and the software device from the table: generate.py calls.toml OUTPUT_FOLDER."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from table import Call, TableError, load
 def outputs(calls: list[Call]) -> dict[str, str]:
     """Every generated file and its text."""
     return {
+        "cuda_calls.h": emit.prototypes(calls),
         "calls.h": emit.header(calls),
         "call_names.c": emit.names(calls),
         "vgpu_stubs.c": emit.stubs(calls),
         "vgpu_procs.c": emit.procs(calls),
+        "device_procs.c": emit.procs([call for call in calls if call.software]),
         "backend_calls.h": emit.backend(calls),
         "proxy_dispatch.c": emit.dispatch(calls),
     }

@@ -1,4 +1,4 @@
-"""Reads the table of calls (calls.toml) and checks every entry, so that a mistake is named and not compiled."""
+"""Reads the table of calls (calls.toml) and checks every entry, so that a mistake is reported before it is compiled."""
 
 from __future__ import annotations
 
@@ -95,6 +95,7 @@ class Call:
     default_stream: bool
     parameters: str
     backend: bool
+    software: bool
     arguments: tuple[Argument, ...]
 
     @property
@@ -157,9 +158,9 @@ def _call(entry: Any, position: int) -> Call:
         raise TableError(f"call {position}: needs a name")
     name = entry["name"]
     if not re.fullmatch(r"[a-z][A-Za-z0-9_]*", name):
-        raise TableError(f"call {position}: {name!r} is no C name")
+        raise TableError(f"call {position}: {name!r} is not a C name")
     known = {"name", "public", "mode", "hand", "context", "always", "flush", "default_stream", "parameters", "backend"}
-    _only(entry, known | {"args"}, name)
+    _only(entry, known | {"software", "args"}, name)
     mode = _choice(entry, "mode", MODES, "answered", name)
     hand = _choice(entry, "hand", HANDS, "both" if mode == "local" else "none", name)
     arguments = tuple(_argument(a, name) for a in entry.get("args", []))
@@ -174,6 +175,7 @@ def _call(entry: Any, position: int) -> Call:
         default_stream=_flag(entry, "default_stream", any(a.kind == "stream" for a in arguments), name),
         parameters=entry.get("parameters", ""),
         backend=_flag(entry, "backend", name.startswith("cu") and mode != "local", name),
+        software=_flag(entry, "software", True, name),
         arguments=arguments,
     )
     _check(call)
@@ -186,6 +188,8 @@ def _check(call: Call) -> None:
         raise TableError(f"{call.name}: an argument is listed twice")
     if call.mode == "local" and call.arguments:
         raise TableError(f"{call.name}: a local call never travels, so it has no args (use parameters)")
+    if call.mode == "local" and not call.parameters:
+        raise TableError(f"{call.name}: a local call has no args, so it needs parameters, its C parameter list")
     if call.mode == "posted" and any(a.out for a in call.arguments):
         raise TableError(f"{call.name}: a posted call has no answer, so it has no out argument")
     if call.flush and call.mode != "posted":
@@ -199,10 +203,10 @@ def _check(call: Call) -> None:
     for argument in call.arguments:
         where = f"{call.name}, argument {argument.name}"
         if argument.size and argument.size not in values:
-            raise TableError(f"{where}: size names {argument.size!r}, which is no value argument to the proxy")
+            raise TableError(f"{where}: size names {argument.size!r}, which is not a value argument to the proxy")
         for factor in argument.range:
             if isinstance(factor, str) and factor not in values:
-                raise TableError(f"{where}: range names {factor!r}, which is no value argument to the proxy")
+                raise TableError(f"{where}: range names {factor!r}, which is not a value argument to the proxy")
         if argument.kind == "memory" and call.hand in ("none", "client") and (argument.out or not argument.range):
             raise TableError(f"{where}: memory without a range, or given back, needs a hand-written server side")
         if argument.role == "create" and not argument.out:

@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "cuda_calls.h"
 #include "device/arena.h"
 #include "device/ptx/ptx.h"
-#include "include/cuda_abi.h"
 
 enum {
     DEVICE_DRIVER_VERSION = 13000,

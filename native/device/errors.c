@@ -1,5 +1,5 @@
 /* Names and words of result codes. */
-#include "include/cuda_abi.h"
+#include "cuda_calls.h"
 
 CUresult cuGetErrorName(CUresult error, const char **text) {
     if (!text)

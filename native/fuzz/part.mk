@@ -19,11 +19,11 @@ FUZZ_LIBFUZZER :=
 $(call fuzz_objects,$(FUZZ_DRIVER)): FUZZ_WATCH :=
 FUZZ_WATCH = -fsanitize-coverage=trace-pc,trace-cmp
 
-$(FUZZ_OBJ)/%.o: %.c
+$(FUZZ_OBJ)/%.o: %.c | $(CALLS_STAMP)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(FUZZ_CFLAGS) $(FUZZ_WATCH) -MMD -MP -c -o $@ $<
 
-$(FUZZ_OBJ)/generated/%.o: $(BUILD)/generated/%.c
+$(FUZZ_OBJ)/generated/%.o: $(BUILD)/generated/%.c | $(CALLS_STAMP)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(FUZZ_CFLAGS) $(FUZZ_WATCH) -MMD -MP -c -o $@ $<
 

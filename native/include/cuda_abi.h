@@ -1,4 +1,5 @@
-/* The part of the CUDA driver ABI that gputax speaks: types, numbers and prototypes, by their exported names. */
+/* The part of the CUDA driver ABI that gputax speaks: types and numbers. The prototypes are
+ * generated from calls/calls.toml (cuda_calls.h). */
 #ifndef GPUTAX_CUDA_ABI_H
 #define GPUTAX_CUDA_ABI_H
 
@@ -277,98 +278,5 @@ typedef struct {
 #define CU_LAUNCH_PARAM_END ((void *)0x00)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)0x01)
 #define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)0x02)
-
-#pragma GCC visibility push(default)
-
-CUresult cuInit(unsigned int flags);
-CUresult cuDriverGetVersion(int *version);
-CUresult cuGetErrorName(CUresult error, const char **text);
-CUresult cuGetErrorString(CUresult error, const char **text);
-CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags);
-CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
-                             CUdriverProcAddressQueryResult *status);
-CUresult cuGetExportTable(const void **table, const CUuuid *id);
-
-CUresult cuDeviceGet(CUdevice *device, int ordinal);
-CUresult cuDeviceGetCount(int *count);
-CUresult cuDeviceGetName(char *name, int capacity, CUdevice device);
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
-CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device);
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device);
-CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device);
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags);
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active);
-
-CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device);
-CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *params, int count, unsigned int flags,
-                        CUdevice device);
-CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned int flags, CUdevice device);
-CUresult cuCtxDestroy_v2(CUcontext context);
-CUresult cuCtxPushCurrent_v2(CUcontext context);
-CUresult cuCtxPopCurrent_v2(CUcontext *context);
-CUresult cuCtxSetCurrent(CUcontext context);
-CUresult cuCtxGetCurrent(CUcontext *context);
-CUresult cuCtxGetDevice(CUdevice *device);
-CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context);
-CUresult cuCtxGetFlags(unsigned int *flags);
-CUresult cuCtxSetFlags(unsigned int flags);
-CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version);
-CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest);
-CUresult cuCtxSynchronize(void);
-CUresult cuCtxSynchronize_v2(CUcontext context);
-
-CUresult cuMemGetInfo_v2(size_t *available, size_t *total);
-CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes);
-CUresult cuMemFree_v2(CUdeviceptr pointer);
-CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer);
-CUresult cuMemAllocHost_v2(void **pointer, size_t bytes);
-CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags);
-CUresult cuMemFreeHost(void *pointer);
-CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr pointer);
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes);
-CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes);
-CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes);
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
-CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count);
-CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count);
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream);
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream);
-
-CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
-CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority);
-CUresult cuStreamDestroy_v2(CUstream stream);
-CUresult cuStreamSynchronize(CUstream stream);
-CUresult cuStreamQuery(CUstream stream);
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags);
-CUresult cuEventCreate(CUevent *event, unsigned int flags);
-CUresult cuEventDestroy_v2(CUevent event);
-CUresult cuEventRecord(CUevent event, CUstream stream);
-CUresult cuEventQuery(CUevent event);
-CUresult cuEventSynchronize(CUevent event);
-CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
-CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end);
-
-CUresult cuModuleLoadData(CUmodule *module, const void *image);
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
-                            void **values);
-CUresult cuModuleUnload(CUmodule module);
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule module, const char *name);
-CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function);
-CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value);
-CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *bytes);
-CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
-                        CUstream stream, void **parameters, void **extra);
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra);
-
-#pragma GCC visibility pop
 
 #endif

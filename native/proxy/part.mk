@@ -3,7 +3,5 @@ PROXY_OBJECTS := $(call objects,$(filter-out proxy/main.c,$(sort $(wildcard prox
     $(BUILD)/obj/generated/proxy_dispatch.o
 ALL += $(BUILD)/gputax-proxy
 
-$(PROXY_OBJECTS) $(call objects,proxy/main.c): $(CALLS_STAMP)
-
 $(BUILD)/gputax-proxy: $(call objects,proxy/main.c) $(PROXY_OBJECTS) $(CALLS_OBJECTS) $(WIRE_OBJECTS)
 	$(LINK) -o $@ $^ -ldl

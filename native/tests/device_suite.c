@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "include/cuda_abi.h"
+#include "cuda_calls.h"
 
 static _Atomic int failures, checks;
 static char folder[512];

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "include/cuda_abi.h"
+#include "cuda_calls.h"
 
 enum { SMALL = 4096, LARGE = 100000000, SAMPLES_MOST = 1 << 22, COPIES_MOST = 1000 };
 

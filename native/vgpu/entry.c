@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vgpu/procs.h"
+#include "calls/procs.h"
 #include "vgpu/vgpu.h"
 
 CUresult cuInit(unsigned int flags)

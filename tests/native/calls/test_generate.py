@@ -69,6 +69,44 @@ def test_a_good_entry_becomes_stub_message_dispatch_and_address() -> None:
     assert "__typeof__(&cuStreamGetFlags) cuStreamGetFlags;" in texts["backend_calls.h"]
 
 
+def test_the_software_device_gets_the_prototype_and_the_address_from_the_same_entry() -> None:
+    texts = generate.outputs(table.parse(entry()))
+    assert "CUresult cuStreamGetFlags(CUstream stream, unsigned int *flags);" in texts["cuda_calls.h"]
+    assert '{"cuStreamGetFlags", 5050, 1000000, true,' in texts["device_procs.c"]
+    texts = generate.outputs(table.parse(entry(software=False)))
+    assert "cuStreamGetFlags" not in texts["device_procs.c"]
+    assert '{"cuStreamGetFlags", 5050, 1000000, true,' in texts["vgpu_procs.c"]
+
+
+def test_the_software_device_answers_with_the_newest_form_that_the_version_knows(tmp_path: Path) -> None:
+    program = """
+#include <stdio.h>
+#include "calls/procs.h"
+#include "cuda_calls.h"
+static int first, second;
+const struct proc procs[] = {{"cuThing", 3020, 11000, false, &first}, {"cuThing", 11000, 12000, false, &second}};
+const size_t procs_count = 2;
+int main(void) {
+    for (int version = 3000; version <= 12000; version += 3000) {
+        void *found;
+        CUdriverProcAddressQueryResult status;
+        cuGetProcAddress_v2("cuThing", &found, version == 9000 ? 11000 : version, 0, &status);
+        printf("%s %d\\n", found == &first ? "first" : found == &second ? "second" : "none", (int)status);
+    }
+    return 0;
+}
+"""
+    source = tmp_path / "main.c"
+    source.write_text(program, encoding="utf-8")
+    assert generate.main([str(CALLS / "calls.toml"), str(tmp_path)]) == 0
+    includes = [f"-I{NATIVE}", f"-I{NATIVE / 'include'}", f"-I{tmp_path}"]
+    sources = [str(source), str(NATIVE / "device/resolve.c")]
+    command = ["gcc", "-std=c11", *includes, "-o", str(tmp_path / "main"), *sources]
+    subprocess.run(command, check=True)
+    answers = subprocess.run([str(tmp_path / "main")], capture_output=True, text=True, check=True).stdout.split("\n")
+    assert answers[:4] == ["none 2", "first 0", "second 0", "none 2"]
+
+
 def test_the_output_is_the_same_every_time_and_untouched_if_nothing_changed(tmp_path: Path) -> None:
     source = str(CALLS / "calls.toml")
     assert generate.main([source, str(tmp_path)]) == 0
@@ -76,7 +114,7 @@ def test_the_output_is_the_same_every_time_and_untouched_if_nothing_changed(tmp_
     assert generate.main([source, str(tmp_path)]) == 0
     after = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
     assert before == after
-    assert len(before) == 6
+    assert len(before) == 8
 
 
 def test_the_fingerprint_follows_the_messages_and_nothing_else() -> None:
@@ -141,10 +179,11 @@ args = [
         ({"mode": "posted"}, "a posted call has no answer"),
         ({"mode": "cached"}, "must not be cached"),
         ({"mode": "local"}, "a local call never travels"),
+        ({"mode": "local", "args": []}, "needs parameters"),
         ({"flush": True}, "flush is for posted calls"),
         ({"hand": "left"}, "hand is 'left'"),
         ({"colour": "red"}, "unknown key 'colour'"),
-        ({"name": "cu Stream"}, "is no C name"),
+        ({"name": "cu Stream"}, "is not a C name"),
         ({"context": "yes"}, "context is true or false"),
         ({"public": [{"name": "cuStreamGetFlags", "since": 5}]}, "driver versions such as 12050"),
         ({"public": [{"name": "cuStreamGetFlags", "since": 5050, "until": 5050}]}, "since before until"),
@@ -153,7 +192,7 @@ args = [
         ({"args": [{"name": "x", "type": "int"}, {"name": "x", "type": "int"}]}, "listed twice"),
         ({"args": [{"type": "int"}]}, "every argument needs a name"),
         ({"args": [{"name": "x", "kind": "bytes"}]}, "bytes needs size"),
-        ({"args": [{"name": "x", "kind": "bytes", "size": "n"}]}, "size names 'n', which is no value argument"),
+        ({"args": [{"name": "x", "kind": "bytes", "size": "n"}]}, "size names 'n', which is not a value argument"),
         ({"args": [{"name": "x", "type": "int", "size": "n"}]}, "size is for string and bytes"),
         ({"args": [{"name": "x", "kind": "string", "most": 9000}]}, "most is between 1 and 7168"),
         ({"args": [{"name": "x", "kind": "string"}, {"name": "y", "kind": "string"}]}, "at most one string or bytes"),

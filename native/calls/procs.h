@@ -1,4 +1,4 @@
-/* The generated table of what cuGetProcAddress may answer. */
+/* The generated tables of what cuGetProcAddress may answer: one of libvgpu, one of the software device. */
 #ifndef GPUTAX_PROCS_H
 #define GPUTAX_PROCS_H
 
