@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gputax import text
 from gputax.advise.advice import Advice, Considered
 from gputax.advise.evenness import RATE
 from gputax.advise.models import Fitted, HeldOut
@@ -18,10 +19,8 @@ STAND_IN = "No GPU was measured: this holds for the stand-in only, and says noth
 
 
 def number(value: float | None) -> str:
-    """Return four figures; a dash where there is none."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 999.95 else f"{value:#.4g}"
+    """Return four digits, trailing zeros kept; a dash where there is none."""
+    return text.number(value, padded=True)
 
 
 def between(low: float | None, high: float | None) -> str:
@@ -103,7 +102,7 @@ def _starved(advice: Advice) -> list[str]:
 
 
 def _tenants(row: Row) -> str:
-    count = "1 tenant" if row.tenants == 1 else f"{row.tenants} tenants"
+    count = text.counted(row.tenants, "tenant")
     basis = "left out of the fit" if row.basis == "left out" else row.basis
     return count if row.basis == "measured" else f"{count} ({basis})"
 
@@ -138,10 +137,10 @@ def _by(given: str) -> str:
 
 def _gain(advice: Advice, row: Row) -> str:
     by = " by the model" if row.measured_per_s is None else _by(given(advice))
-    text = f", {number(row.per_s)} inferences/s together{by}"
+    together = f", {number(row.per_s)} inferences/s together{by}"
     if row.cost_per_million is None:
-        return text
-    return f"{text}, {cost_text(advice, row)} per million inferences"
+        return together
+    return f"{together}, {cost_text(advice, row)} per million inferences"
 
 
 def _capacity(each: Considered) -> float:

@@ -10,6 +10,7 @@ from gputax import __version__
 from gputax.plan.claims import claim
 from gputax.plan.workloads import workload_facts
 from gputax.stats.percentiles import percentile
+from gputax.text import milliseconds, number
 from gputax.worker.tenant.client import Course, TenantPlan
 from gputax.worker.tenant.tally import Counts, Tally
 
@@ -101,17 +102,17 @@ def one_line(summary: Summary) -> str:
         return f"{summary.workload} on {summary.device_label}: no inference was counted, {summary.errors} errors"
     parts = [
         f"{summary.workload} on {summary.device_label}: {summary.inferences} inferences in {summary.seconds:.1f} s",
-        f"{summary.inferences_per_s:.4g}/s",
-        f"mean {_shown(summary.mean_ms)}",
+        f"{number(summary.inferences_per_s)}/s",
+        f"mean {milliseconds(summary.mean_ms)}",
         *(
-            f"{name} {_shown(value)}"
+            f"{name} {milliseconds(value)}"
             for name, value in (("p50", summary.p50_ms), ("p90", summary.p90_ms), ("p99", summary.p99_ms))
             if value is not None
         ),
     ]
     if summary.target_ms is not None and summary.within_target is not None:
         share = 100 * summary.within_target / summary.inferences
-        parts.append(f"{share:.4g} % within {_shown(summary.target_ms)}")
+        parts.append(f"{number(share)} % within {milliseconds(summary.target_ms)}")
     if summary.unserved:
         parts.append(f"{summary.unserved} arrivals unserved: the device is slower than the rate")
     parts.append(f"{summary.errors} errors")
@@ -124,14 +125,10 @@ def progress_line(counts: Counts, runs: int, sum_ns: int, seconds: float) -> str
     if not runs or not seconds:
         return f"    {counts.inferences} inferences{errors}"
     return (
-        f"    {counts.inferences} inferences, {runs / seconds:.4g} runs/s, mean {_shown(sum_ns / runs / 1e6)} "
-        f"in the last {seconds:.0f} s{errors}"
+        f"    {counts.inferences} inferences, {number(runs / seconds)} runs/s, "
+        f"mean {milliseconds(sum_ns / runs / 1e6)} in the last {seconds:.0f} s{errors}"
     )
 
 
 def _ms(value_ns: float | None) -> float | None:
     return None if value_ns is None else value_ns / 1e6
-
-
-def _shown(value_ms: float | None) -> str:
-    return "n/a" if value_ms is None else f"{value_ms:.4g} ms"

@@ -30,11 +30,11 @@ def warn_of_forgotten(root: Path = Path("results")) -> None:
     if not any(root.glob("*/deployment/state.json")):
         return
     from gputax.deploy.state import forgotten, now
-    from gputax.deploy.text import duration_text
+    from gputax.text import duration
 
     for deployment, idle_s in forgotten(root, now()):
         click.echo(
-            f"Warning: the deployment {deployment.results} has been idle for {duration_text(idle_s)} "
+            f"Warning: the deployment {deployment.results} has been idle for {duration(idle_s)} "
             f"and may cost money: gputax status --out {deployment.results}, gputax destroy --out {deployment.results}",
             file=sys.stderr,
         )

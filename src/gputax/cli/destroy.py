@@ -23,7 +23,7 @@ def destroy(out: str, scale_to_zero: bool, if_idle: str, yes: bool) -> None:
     from gputax.cli.deployments import opened
     from gputax.deploy.state import now
     from gputax.deploy.teardown import Teardown
-    from gputax.deploy.text import duration_text
+    from gputax.text import duration
 
     limit_s = seconds(if_idle, "--if-idle") if if_idle else 0.0
     deployment, plan, tools = opened(out)
@@ -35,9 +35,7 @@ def destroy(out: str, scale_to_zero: bool, if_idle: str, yes: bool) -> None:
         if if_idle:
             idle_s = teardown.idle_s(now())
             if idle_s < limit_s:
-                click.echo(
-                    f"{deployment.results}: in use or idle for {duration_text(idle_s)} only; nothing was removed"
-                )
+                click.echo(f"{deployment.results}: in use or idle for {duration(idle_s)} only; nothing was removed")
                 return
         elif not yes:
             what = "the Job and the GPU nodes of" if scale_to_zero else "all that gputax made for"

@@ -12,9 +12,9 @@ from gputax.deploy.cost import Cost, moment, spent
 from gputax.deploy.job_watch import pods_of
 from gputax.deploy.plan import AwaitJob, Manifest, Plan, Step
 from gputax.deploy.state import Deployment, State, StepRecord
-from gputax.deploy.text import duration_text
 from gputax.errors import GputaxError
 from gputax.kubernetes.watch import state_of
+from gputax.text import duration
 
 LOG_LINES = 5
 # As results/importers/pod_log.py writes it, which would import pydantic.
@@ -147,19 +147,15 @@ def _step_words(step: Step, record: StepRecord, now: datetime.datetime) -> str:
     if record.state == "done":
         if record.how == "found":
             return "  (was there before)"
-        return f"  ({duration_text(_span_s(record.begun_at, record.ended_at))})"
+        return f"  ({duration(_span_s(record.begun_at, record.ended_at))})"
     if record.state == "running":
         gone_s = (now - moment(record.begun_at)).total_seconds()
         left_s = step.expected_s - gone_s
-        left = (
-            f"about {duration_text(left_s)} remaining"
-            if left_s > 0
-            else f"{duration_text(-left_s)} longer than expected"
-        )
-        return f"  (IN PROGRESS for {duration_text(gone_s)}, {left})"
+        left = f"about {duration(left_s)} remaining" if left_s > 0 else f"{duration(-left_s)} longer than expected"
+        return f"  (IN PROGRESS for {duration(gone_s)}, {left})"
     if record.state in ("failed", "interrupted"):
-        return f"  ({record.state.upper()} after {duration_text(_span_s(record.begun_at, record.ended_at))})"
-    return "  (removed)" if record.state == "undone" else f"  (about {duration_text(step.expected_s)})"
+        return f"  ({record.state.upper()} after {duration(_span_s(record.begun_at, record.ended_at))})"
+    return "  (removed)" if record.state == "undone" else f"  (about {duration(step.expected_s)})"
 
 
 def _cost_lines(standing: Standing) -> list[str]:
@@ -170,8 +166,7 @@ def _cost_lines(standing: Standing) -> list[str]:
     lines = [f"Cost so far: ${cost.usd:.2f}; now ${cost.usd_per_hour_now:.2f} per hour ({prices})"]
     if cost.usd_per_hour_now and standing.idle_s > limit_s:
         lines.append(
-            f"Idle for {duration_text(standing.idle_s)}, limit {duration_text(limit_s)}: "
-            f"gputax destroy --out {standing.results}"
+            f"Idle for {duration(standing.idle_s)}, limit {duration(limit_s)}: gputax destroy --out {standing.results}"
         )
     return lines
 

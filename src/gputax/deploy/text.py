@@ -9,13 +9,14 @@ from pathlib import Path
 from gputax.deploy.cost import expected
 from gputax.deploy.plan import ApplyObjects, AwaitGpus, AwaitJob, CollectResults, Plan, RunCommands, Step
 from gputax.results.files import write_text
+from gputax.text import duration
 
 
 def plan_text(plan: Plan, folder: Path) -> str:
     """Return the plan: every step, its time, its commands; then the price per hour and the expected total."""
     lines = [f"Plan: {plan.title}", ""]
     for number, step in enumerate(plan.steps, 1):
-        lines.append(f"{number:2}. {step.title}  (about {duration_text(step.expected_s)})")
+        lines.append(f"{number:2}. {step.title}  (about {duration(step.expected_s)})")
         lines += [f"      {command}" for command in shell_commands(plan, step, folder)]
     lines.append("")
     lines += _price_lines(plan)
@@ -34,12 +35,12 @@ def _price_lines(plan: Plan) -> list[str]:
         lines.append(f"  {'all together':<48} ${sum(rate.usd_per_hour for rate in plan.rates):.4f}")
         left = f"; left alone it costs ${reckoned.usd_per_hour_now:.2f} per hour once the GPU node is gone"
         lines.append(
-            f"Expected: {duration_text(plan.expected_s())}, ${reckoned.usd:.2f} if destroyed then"
+            f"Expected: {duration(plan.expected_s())}, ${reckoned.usd:.2f} if destroyed then"
             + (left if reckoned.usd_per_hour_now else "")
         )
     else:
         lines.append(f"Price: {plan.price_note}")
-        lines.append(f"Expected: {duration_text(plan.expected_s())}")
+        lines.append(f"Expected: {duration(plan.expected_s())}")
     return lines
 
 
@@ -123,11 +124,3 @@ def write_plan(plan: Plan, folder: Path) -> list[Path]:
     write_text(script, script_text(plan, folder))
     script.chmod(0o755)
     return [*written, script]
-
-
-def duration_text(seconds: float) -> str:
-    """Return a time for people: 45 s, 4 min, 2 h 5 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")

@@ -2,122 +2,43 @@
 
 from __future__ import annotations
 
-import math
 import re
-import unicodedata
 from collections.abc import Sequence
 
 from gputax.plan.metrics import METRICS
 from gputax.results.documents.comparison import ComparedMetric, Verdict
 from gputax.results.importers.source import UNKNOWN, UNNAMED
 from gputax.stats.percentiles import floor_for
+from gputax.text import (
+    DASH,
+    MINUS,
+    Bounds,
+    between,
+    bounds_text,
+    counted,
+    decimals_for,
+    finite,
+    joined,
+    known_bounds,
+    measured,
+    number,
+    overhead,
+    plain,
+    signed,
+    some,
+)
 
-DASH = "–"
-MINUS = "−"
-Bounds = tuple[float | None, float | None] | None
-
-# Names and commands fit; a file that was put where a name belongs does not swamp the page.
-LONGEST_TEXT = 600
-# Controls end terminals and XML; the bidirectional overrides let a name rewrite the line it stands in.
-UNPRINTABLE = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
-BIDIRECTIONAL = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
+# Most of a report's words are those of every other text; they are reached through this module.
+__all__ = [
+    "DASH", "MINUS", "Bounds", "between", "bounds_text", "counted", "finite", "joined", "known_bounds", "measured",
+    "number", "overhead", "plain", "signed", "some",
+]  # fmt: skip
 
 NOT_JUDGED = "not judged"
 OVERHEAD_NOTE = "Overhead: positive is worse, whichever way the metric counts."
 # On a busy machine single slots are so slow that the two columns may even lie the other way round.
 PAIRED_NOTE = "In pairs, the overhead of a mean or a median comes from each pair's own ratio, not from the two columns."
 MARKS: dict[Verdict, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not comparable": "≠"}
-
-
-def plain(text: str) -> str:
-    """Return the text on one line, without what a terminal, a browser or an XML parser would obey."""
-    shown = "".join(_printable(character) for character in text[: LONGEST_TEXT + 1])
-    shown = re.sub(r" {2,}", " ", shown).strip()
-    return shown if len(text) <= LONGEST_TEXT else shown[:LONGEST_TEXT] + "…"
-
-
-def _printable(character: str) -> str:
-    if character in "\t\n\r":
-        return " "
-    if character in BIDIRECTIONAL or unicodedata.category(character) in UNPRINTABLE:
-        return "\ufffd"
-    return character
-
-
-def finite(value: float | None) -> float | None:
-    """Return the number, or None for what is not one."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-def number(value: float | None) -> str:
-    """Return a measured value in four digits, a dash where there is none."""
-    value = finite(value)
-    if value is None:
-        return DASH
-    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return text.replace("-", MINUS)
-
-
-def signed(value: float | None, decimals: int) -> str:
-    """Return a cost with its sign, e.g. +3.2; a bound that does not exist is infinite."""
-    if value is None or math.isnan(value):
-        return "∞"
-    if math.isinf(value):
-        return "+∞" if value > 0 else f"{MINUS}∞"
-    # Rounded first, so that -0.04 is not shown as -0.0.
-    rounded = round(value, decimals) + 0.0
-    return f"{rounded:+,.{decimals}f}".replace("-", MINUS)
-
-
-def overhead(value: float | None, bounds: Bounds, unit: str) -> str:
-    """Return e.g. `+3.2 % (95 % CI +2.6 to +3.9)`, or why there is no number."""
-    value = finite(value)
-    if value is None:
-        return DASH
-    low, high = known_bounds(bounds, unit)
-    decimals = _decimals(value, low, high)
-    return f"{signed(value, decimals)} {unit} ({bounds_text(bounds, unit, decimals)})"
-
-
-def bounds_text(bounds: Bounds, unit: str, decimals: int = 2) -> str:
-    """Return e.g. `95 % CI +2.6 to +3.9`; a bound that is not known is infinite."""
-    low, high = known_bounds(bounds, unit)
-    if low is None and high is None:
-        return "no interval"
-    below = f"{MINUS}∞" if low is None else signed(low, decimals)
-    above = "+∞" if high is None else signed(high, decimals)
-    return f"95 % CI {below} to {above}"
-
-
-def between(bounds: Bounds) -> str:
-    """Return e.g. `205.1 to 215.2` for the bounds of a value that has no sign; nothing where there are none."""
-    low, high = (None, None) if bounds is None else (finite(bounds[0]), finite(bounds[1]))
-    if low is None and high is None:
-        return ""
-    return f"{f'{MINUS}∞' if low is None else number(low)} to {'∞' if high is None else number(high)}"
-
-
-def measured(value: float | None, bounds: Bounds, unit: str) -> str:
-    """Return e.g. `210.3 ms (95 % CI 205.1 to 215.2)`."""
-    text = number(value)
-    if text == DASH:
-        return text
-    unit = f" {unit}" if unit else ""
-    return f"{text}{unit} (95 % CI {between(bounds)})" if between(bounds) else f"{text}{unit} (no interval)"
-
-
-def known_bounds(bounds: Bounds, unit: str) -> tuple[float | None, float | None]:
-    """Return the bounds that say something: infinity, and a ratio of zero (-100 %), do not."""
-    low, high = (None, None) if bounds is None else (finite(bounds[0]), finite(bounds[1]))
-    if unit == "%" and low is not None and low <= -100.0:
-        low = None
-    return low, high
-
-
-def _decimals(value: float, low: float | None, high: float | None) -> int:
-    """Return two digits where all is small (a budget of 1 % needs them), one beyond, none where it is huge."""
-    largest = max(abs(each) for each in (value, low, high) if each is not None)
-    return 2 if largest < 2.0 else 0 if abs(value) >= 100.0 else 1
 
 
 def metric_overhead(metric: ComparedMetric) -> str:
@@ -132,7 +53,7 @@ def overhead_beside(metric: ComparedMetric) -> str:
     if metric.budget_unit != "ms" or finite(metric.overhead_absolute) is None:
         return ""
     percent = finite(metric.overhead_percent)
-    return "" if percent is None else f"{signed(percent, _decimals(percent, None, None))} %"
+    return "" if percent is None else f"{signed(percent, decimals_for(percent))} %"
 
 
 def short_overhead(metric: ComparedMetric) -> str:
@@ -210,23 +131,6 @@ def cell_title(workload: str, scenario: str, batch_size: int | None, tenants: in
 def on_device(text: str, devices: Sequence[str]) -> str:
     """Return a title with the label of its device."""
     return f"{text} on {'; '.join(dict.fromkeys(devices))}" if devices else f"{text} on an unknown device"
-
-
-def joined(names: Sequence[str]) -> str:
-    """Return `a`, `a and b` or `a, b and c`."""
-    if len(names) < 2:
-        return "".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def some(names: Sequence[str], most: int = 4) -> str:
-    """Return the first names, and how many more there are."""
-    return joined(names if len(names) <= most + 1 else [*names[:most], f"{len(names) - most} more"])
-
-
-def counted(count: int, noun: str) -> str:
-    """Return `1 cell` or `3 cells`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def floors_note() -> str:

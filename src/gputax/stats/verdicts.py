@@ -11,6 +11,7 @@ from gputax.errors import UsageError
 from gputax.stats.estimates import Estimate, Unit, log_of_percent, percent_of_log
 from gputax.stats.pairs import PairedEstimate
 from gputax.stats.sample_size import pairs_to_clear
+from gputax.text import digits
 
 Verdict = Literal["pass", "fail", "inconclusive", "not comparable"]
 ALPHA = 0.05
@@ -114,16 +115,26 @@ def _judgement(claim: Claim, alpha: float, cells: int) -> Judgement:
     risk = f"one-sided {100.0 * (1.0 - alpha):.4g} %" + (f", {cells} judged together" if cells > 1 else "")
     needed = None
     if verdict == "pass":
-        reason = f"upper bound {upper:.3g} {unit} is below the budget of {budget:g} {unit} ({risk})"
+        reason = f"upper bound {digits(upper, 3)} {unit} is below the budget of {budget:g} {unit} ({risk})"
     elif verdict == "fail":
-        reason = f"lower bound {lower:.3g} {unit} is above the budget of {budget:g} {unit} ({risk})"
+        reason = f"lower bound {digits(lower, 3)} {unit} is above the budget of {budget:g} {unit} ({risk})"
     else:
-        reason = f"the budget of {budget:g} {unit} lies between {lower:.3g} and {upper:.3g} {unit} ({risk})"
+        reason = f"the budget of {budget:g} {unit} {_undecided(lower, upper, unit)} ({risk})"
         if isinstance(claim.estimate, PairedEstimate):
             more_than_now = claim.estimate.pairs + 1
             expected = pairs_needed(claim.estimate, budget, alpha=alpha)
             needed = None if expected is None else max(expected, more_than_now)
     return Judgement(verdict, reason, budget, unit, lower, upper, alpha, cells, needed)
+
+
+def _undecided(lower: float, upper: float, unit: Unit) -> str:
+    """Return where the budget lies; a bound that does not exist is said in words."""
+    low, high = digits(lower, 3), digits(upper, 3)
+    if math.isfinite(lower) and math.isfinite(upper):
+        return f"lies between {low} and {high} {unit}"
+    if math.isfinite(lower):
+        return f"lies above {low} {unit}, and no upper bound is known"
+    return f"lies below {high} {unit}, and no lower bound is known" if math.isfinite(upper) else "has no known bound"
 
 
 def _holm(decides: Callable[[int, float], bool], cells: int, alpha: float) -> tuple[dict[int, float], float]:
