@@ -191,7 +191,7 @@ def test_a_killed_coordinator_leaves_no_temporary_files(tmp_path: Path, tiny_sui
 
 def test_an_idle_worker_whose_coordinator_is_killed_leaves_no_temporary_files(tmp_path: Path, temporary: Path) -> None:
     code = (
-        "import time; from gputax.environments import environment_named; "
+        "import time; from gputax.places import environment_named; "
         "from gputax.environments.connection import WorkerConnection; "
         "c = WorkerConnection(environment_named('bare')); c.describe(); print(c.pid, flush=True); time.sleep(60)"
     )

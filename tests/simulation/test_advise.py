@@ -10,11 +10,10 @@ import pytest
 from gputax.advise.advice import advise
 from gputax.advise.fitting import fit, observe
 from gputax.advise.forms import FORMS
-from gputax.advise.models import fit_all
 from gputax.advise.sources import published_table
 from gputax.advise.table import from_record
 from gputax.advise.targets import Question, Target
-from tests.builders.sharing_records import cells, contention, record
+from tests.builders.sharing_records import cells, contention, fit_all, record
 
 TENANTS = (1, 3, 5, 7)
 TRUTHS = {

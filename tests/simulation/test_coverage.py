@@ -16,7 +16,7 @@ from gputax.stats.pairs import PairedEstimate, paired_estimate
 from gputax.stats.series import series_mean
 from gputax.stats.stopping import StopRule, decide
 from gputax.stats.tails import tail_estimate
-from gputax.stats.unpaired import welch
+from gputax.stats.unpaired import fieller
 from gputax.stats.verdicts import Claim, differs, judge, judge_all
 
 Array = NDArray[np.float64]
@@ -105,7 +105,7 @@ def test_one_run_after_the_other_needs_a_far_wider_interval(publishes: Publishes
     assert np.mean(held) < 0.6
     publishes(r"most scripts do\) \| (\d+) of 300 \|", int(held.sum()))
     assert 100 * np.median(naive.high - naive.low) / 2 == pytest.approx(1.8, abs=0.1)
-    ours = [welch(x, y).ci95_percent for x, y in zip(a, b, strict=True)]
+    ours = [fieller(x, y).ci95_percent for x, y in zip(a, b, strict=True)]
     assert share([within(interval, 3) for interval in ours]) >= 0.9
     publishes(r"as `gputax compare` counts it \| (\d+) of 300 \|", sum(within(interval, 3) for interval in ours))
     publishes(r"counts it \| \d+ of 300 \| ±(\d+) % \|", round(float(np.median(np.diff(ours))) / 2))

@@ -116,11 +116,6 @@ class Fitted:
         return points
 
 
-def fit_all(source: SharingRecord | Table, only: Sequence[int] = ()) -> tuple[Fitted, ...]:
-    """Fit every technique whose points suffice; `only` restricts the fit, and the other points then check it."""
-    return tuple(each for each in fit_or_refuse(source, only) if isinstance(each, Fitted))
-
-
 def fit_or_refuse(source: SharingRecord | Table, only: Sequence[int] = ()) -> tuple[Fitted | Refused, ...]:
     """Fit every technique, or say of it why there is no model."""
     table = from_record(source) if isinstance(source, SharingRecord) else source

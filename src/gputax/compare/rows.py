@@ -11,8 +11,8 @@ from gputax.compare.matching import CellPair
 from gputax.compare.series import CellSeries, cell_series
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budget, Budgets
-from gputax.plan.comparability import Difference, differences, judged_metrics, unchecked
-from gputax.plan.metrics import METRICS, Metric
+from gputax.plan.comparability import Difference, differences, unchecked
+from gputax.plan.metrics import METRICS, Metric, judged_metrics
 from gputax.plan.micro import MICRO, is_micro
 from gputax.plan.notices import Notice
 from gputax.results.importers.source import UNKNOWN, Source, SourceCell

@@ -10,7 +10,6 @@ from gputax.kubernetes.objects import GPU_RESOURCE, PodPlan, Size, job, namespac
 
 # The quick suite is measured in under 90 s on two cores, the seeds' sizes took their users 5 to 10 minutes.
 EXPECTED_S = {"quick": 120.0, "standard": 600.0, "mlperf": 6 * 3600.0}
-START_S = 60.0
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from gputax.deploy.state import Deployment, StepRecord, now_text
 from gputax.deploy.troubles import ABSENT, last_words, trouble_in
 from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, ResultsError
 from gputax.kubernetes.client import ForbiddenError
-from gputax.kubernetes.objects import RUN_LABEL
 
 Presence = Literal["done", "absent", "under way", "going"]
 POLL_S = 10.0
@@ -296,11 +295,6 @@ def identity(manifest: Manifest) -> tuple[str, str, str]:
     """Return an object's kind, name and namespace."""
     metadata = manifest["metadata"]
     return str(manifest["kind"]), str(metadata["name"]), str(metadata.get("namespace") or "")
-
-
-def run_id_of(manifest: Manifest) -> str:
-    """Return the run that an object belongs to."""
-    return str((manifest["metadata"].get("labels") or {}).get(RUN_LABEL, ""))
 
 
 def _seen(there: bool) -> Presence:

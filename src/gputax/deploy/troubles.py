@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 
 ABSENT = re.compile(r"not.?found|does not exist|\b404\b|no such|could not be found", re.IGNORECASE)
-EXISTS = re.compile(r"already.?exists|\b409\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

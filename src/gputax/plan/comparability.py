@@ -1,30 +1,16 @@
-"""What two cells are judged by, and what must be equal before they may be compared."""
+"""What must be equal before two cells may be compared."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-
-from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
-from gputax.plan.micro import MICRO
 
 Value: TypeAlias = str | int | float | bool
 Conditions: TypeAlias = Mapping[str, Value | None]
 """What is known of how a cell was measured; a key that is absent or None is not known."""
 
-# A server's throughput is the rate it was given, and the latency of a batch is its throughput seen from the other
-# side: neither is judged.
-JUDGED: dict[str, tuple[str, ...]] = {
-    "offline": ("throughput",),
-    "saturate": ("throughput",),
-    "server": ("latency_p50", "latency_p90", "latency_p99", OVER_BOUND_SHARE.name),
-    "single-stream": ("latency_mean", "latency_p50", "latency_p90", "latency_p99"),
-    "multi-stream": ("latency_mean", "latency_p50", "latency_p90", "latency_p99"),
-    # Operations are single requests, whatever the loop is called.
-    MICRO: ("throughput", "latency_p50", "latency_p90", "latency_p99"),
-}
 # LoadGen logs six significant digits, so that is how equal two rates can be seen to be.
 RELATIVE_TOLERANCE = 1e-4
 
@@ -109,18 +95,6 @@ FACT_FIELDS: tuple[str, ...] = (
     "compile", "cuda_graphs", "weights", "weights_sha256", "inputs", "sample_count",
 )  # fmt: skip
 _RULE_OF: dict[str, Rule] = {rule.field: rule for rule in RULES}
-
-
-def judged_metrics(scenario: str, named: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return what cells of this scenario are judged by; one that a file does not name is judged by all there is.
-
-    Further latencies of queries are judged where somebody `named` them in a budget.
-    """
-    judged = JUDGED.get(scenario)
-    if judged is None:
-        return tuple(METRICS)
-    queries = scenario not in ("offline", "saturate")
-    return tuple(dict.fromkeys((*judged, *(name for name in named if queries and name.startswith("latency_")))))
 
 
 def differences(a: Conditions, b: Conditions) -> tuple[Difference, ...]:

@@ -1,9 +1,12 @@
-"""The metrics that two cells are compared by: name, unit and which direction is better."""
+"""The metrics of a cell: one row each, with the scenarios in which it is judged, paired or the headline."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+from gputax.plan.micro import MICRO
 
 
 @dataclass(frozen=True)
@@ -14,22 +17,86 @@ class Metric:
     title: str
     unit: str
     better: Literal["lower", "higher"]
+    stored: str
+    """The key of a cell in benchmark_results.json that holds it."""
     percentile: float | None = None
     """For latencies that are a percentile: which one, as a fraction."""
+    scale: float = 1.0
+    """What the stored value is multiplied by to have this unit."""
+    judged: frozenset[str] = frozenset()
+    """The scenarios in which results on disk are judged by it."""
+    paired: frozenset[str] = frozenset()
+    """The scenarios in which each slot of a duet gives it."""
+    pooled: frozenset[str] = frozenset()
+    """The scenarios in which a duet takes it from all slots together: a tail."""
+    headline: frozenset[str] = frozenset()
+    """The scenarios that are summarised by it."""
 
 
-OVER_BOUND_SHARE = Metric("over_bound_share", "queries over the bound", "%", "lower")
+STREAMS = frozenset({"single-stream", "multi-stream"})
+BATCHED = frozenset({"offline", "saturate"})
+SERVER = frozenset({"server"})
+# Operations are single requests, whatever the loop is called.
+OPERATION = frozenset({MICRO})
+QUERIES = STREAMS | SERVER
+# A server's throughput is the rate it was given, and the latency of a batch is its throughput seen from the other
+# side: neither is judged. Offline's slots hold one number, the time per sample.
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("throughput", "throughput", "samples/s", "higher"),
-        Metric("latency_mean", "mean latency", "ms", "lower"),
-        Metric("latency_p50", "p50 latency", "ms", "lower", 0.50),
-        Metric("latency_p90", "p90 latency", "ms", "lower", 0.90),
-        Metric("latency_p95", "p95 latency", "ms", "lower", 0.95),
-        Metric("latency_p99", "p99 latency", "ms", "lower", 0.99),
-        OVER_BOUND_SHARE,
-        Metric("host_to_device", "host-to-device bandwidth", "GB/s", "higher"),
-        Metric("device_to_host", "device-to-host bandwidth", "GB/s", "higher"),
+        Metric(
+            "throughput", "throughput", "samples/s", "higher", "throughput_samples_per_sec",
+            judged=BATCHED | OPERATION, paired=BATCHED, headline=BATCHED,
+        ),
+        Metric("latency_mean", "mean latency", "ms", "lower", "latency_mean_ms", judged=STREAMS, paired=QUERIES),
+        Metric(
+            "latency_p50", "p50 latency", "ms", "lower", "latency_p50_ms", 0.50,
+            judged=QUERIES | OPERATION, paired=QUERIES | {"saturate"},
+        ),
+        Metric(
+            "latency_p90", "p90 latency", "ms", "lower", "latency_p90_ms", 0.90,
+            judged=QUERIES | OPERATION, paired=SERVER, headline=frozenset({"single-stream"}),
+        ),
+        Metric("latency_p95", "p95 latency", "ms", "lower", "latency_p95_ms", 0.95),
+        Metric(
+            "latency_p99", "p99 latency", "ms", "lower", "latency_p99_ms", 0.99,
+            judged=QUERIES | OPERATION, pooled=QUERIES, headline=frozenset({"server", "multi-stream"}),
+        ),
+        Metric(
+            "over_bound_share", "queries over the bound", "%", "lower", "over_bound_share", scale=100.0, judged=SERVER
+        ),
+        Metric("host_to_device", "host-to-device bandwidth", "GB/s", "higher", "bandwidth_gb_per_s"),
+        Metric("device_to_host", "device-to-host bandwidth", "GB/s", "higher", "bandwidth_gb_per_s"),
     )
-}
+}  # fmt: skip
+OVER_BOUND_SHARE = METRICS["over_bound_share"]
+SCENARIOS_JUDGED = frozenset().union(*(metric.judged for metric in METRICS.values()))
+
+
+def judged_metrics(scenario: str, named: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return what cells of this scenario are judged by; one that a file does not name is judged by all there is.
+
+    Further latencies of queries are judged where somebody `named` them in a budget.
+    """
+    if scenario not in SCENARIOS_JUDGED:
+        return tuple(METRICS)
+    judged = [name for name, metric in METRICS.items() if scenario in metric.judged]
+    further = (name for name in named if scenario not in BATCHED and name.startswith("latency_"))
+    return tuple(dict.fromkeys((*judged, *further)))
+
+
+def paired_metrics(scenario: str) -> tuple[str, ...]:
+    """Return what each slot of a duet of this scenario gives."""
+    return tuple(name for name, metric in METRICS.items() if scenario in metric.paired)
+
+
+def pooled_metrics(scenario: str) -> tuple[str, ...]:
+    """Return what a duet of this scenario takes from all of its slots together."""
+    return tuple(name for name, metric in METRICS.items() if scenario in metric.pooled)
+
+
+def headline_order(scenario: str) -> tuple[str, ...]:
+    """Return the metrics in the order in which they summarise a cell; the first that has a number does."""
+    first = [name for name, metric in METRICS.items() if scenario in metric.headline]
+    latencies = [name for name in METRICS if name.startswith("latency_")]
+    return tuple(dict.fromkeys((*first, *latencies, *METRICS)))

@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputax.plan.metrics import METRICS
+from gputax.plan.metrics import headline_order
 from gputax.report.distributions import Curve
 from gputax.report.sources import ComparisonSource, RunSource
 from gputax.report.wording import cell_title, finite
 from gputax.results.documents.comparison import ComparedMetric, Side
 from gputax.results.documents.run import Benchmark
-
-# What each scenario is judged by; where that has no number (too few samples), the next that has one.
-HEADLINE = {
-    "offline": "throughput",
-    "saturate": "throughput",
-    "server": "latency_p99",
-    "single-stream": "latency_p90",
-    "multi-stream": "latency_p99",
-}
-FALLBACK = ("latency_mean", "latency_p50", "latency_p90", "latency_p95", "latency_p99", "throughput")
 
 
 @dataclass(frozen=True)
@@ -109,17 +99,8 @@ def headline_metric(rows: Iterable[Compared]) -> str | None:
             counts[row.metric.metric] = counts.get(row.metric.metric, 0) + 1
     if not counts:
         return None
-    order = [HEADLINE.get(scenario, "latency_mean"), *FALLBACK, *METRICS, *counts]
+    order = [*headline_order(scenario), *counts]
     return max(counts, key=lambda name: (counts[name], -order.index(name)))
-
-
-def headlines(rows: Iterable[Compared]) -> tuple[Compared, ...]:
-    """Return the rows of each cell's headline metric."""
-    chosen: list[Compared] = []
-    for group in by_cell(rows).values():
-        name = headline_metric(group)
-        chosen += [row for row in group if row.metric.metric == name]
-    return tuple(chosen)
 
 
 def run_labels(runs: Sequence[RunSource]) -> list[str]:

@@ -68,10 +68,3 @@ def restart_estimate(a: ArrayLike, b: ArrayLike, restart: ArrayLike, *, better: 
         p=f_upper_p(between / within, labels.size - 1, within_df) if within > 0.0 else 1.0,
         log_mean=mean,
     )
-
-
-def pairs_per_restart(within_sd: float, between_sd: float, *, pair_cost_s: float, restart_cost_s: float) -> int | None:
-    """Return how many pairs between two restarts spend the time best; None where restarts add nothing."""
-    if between_sd <= 0.0:
-        return None
-    return max(1, math.ceil(math.sqrt(restart_cost_s / pair_cost_s) * within_sd / between_sd))

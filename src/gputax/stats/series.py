@@ -81,13 +81,6 @@ def batch_starts(count: int) -> NDArray[np.int64]:
     return np.arange(BATCHES, dtype=np.int64) * count // BATCHES
 
 
-def batch_means(values: FloatArray) -> FloatArray:
-    """Return the means of the batches of a long series, or the series itself if it is short."""
-    starts = batch_starts(values.size)
-    sizes = np.diff(np.append(starts, values.size))
-    return np.asarray(np.add.reduceat(values, starts) / sizes, dtype=np.float64)
-
-
 def lag1_of(values: FloatArray) -> float:
     """Return the lag-1 autocorrelation, 0 for a series without spread."""
     centred = values - values.mean()

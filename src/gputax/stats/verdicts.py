@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gputax.errors import UsageError
-from gputax.stats.estimates import Estimate, Unit, log_of_percent, percent_of_log
+from gputax.stats.estimates import Estimate, Unit, log_of_percent
 from gputax.stats.pairs import PairedEstimate
 from gputax.stats.sample_size import pairs_to_clear
 from gputax.text import digits
@@ -69,14 +69,6 @@ def judge_all(claims: Sequence[Claim], *, alpha: float = ALPHA) -> tuple[Judgeme
 def not_comparable(reasons: Sequence[str]) -> Judgement:
     """Return the verdict on two cells that must not be compared, with what differs."""
     return Judgement("not comparable", "; ".join(reasons))
-
-
-def equivalent(estimate: Estimate, margin: float, *, alpha: float = ALPHA) -> bool:
-    """Say whether B equals A within the margin (two one-sided tests); "no difference seen" is not enough."""
-    lower, upper = estimate.one_sided(alpha)
-    # On the log scale the margin is symmetric: +5 % has its mirror at -4.76 %.
-    least = percent_of_log(-log_of_percent(margin)) if estimate.unit == "%" else -margin
-    return lower > least and upper < margin
 
 
 def differs(estimate: Estimate) -> bool:

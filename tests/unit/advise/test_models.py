@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gputax.advise.models import Fitted, Refused, fit_all, fit_or_refuse, forms_for
+from gputax.advise.models import Fitted, Refused, fit_or_refuse, forms_for
 from gputax.advise.sources import published_table
 from gputax.advise.table import from_record
 from gputax.plan.techniques import TECHNIQUES
-from tests.builders.sharing_records import Latency, cell, cells, contention, partition, record, turns
+from tests.builders.sharing_records import Latency, cell, cells, contention, fit_all, partition, record, turns
 
 
 def only(*found: Fitted | Refused) -> Fitted:

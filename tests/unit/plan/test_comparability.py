@@ -5,16 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gputax.plan.comparability import (
-    JUDGED,
     RULES,
     Rule,
     blocking_differences,
     conditions_of_facts,
     differences,
-    judged_metrics,
     unchecked,
 )
-from gputax.plan.metrics import METRICS
 
 FACTS = {
     "engine": "onnx", "engine_version": "1.31.1", "provider": "CPUExecutionProvider", "threads": 2, "precision": "fp32",
@@ -87,15 +84,3 @@ def test_two_workers_are_held_against_each_other() -> None:
     other = {**FACTS, "threads": 4, "options": {**FACTS["options"], "spin": False}}  # type: ignore[dict-item]
     found = blocking_differences(FACTS, other)
     assert [text.split(":")[0] for text in found] == ["threads", "spinning threads"]
-
-
-def test_every_judged_metric_exists() -> None:
-    assert "throughput" not in judged_metrics("server"), "it is the rate that was given"
-    assert judged_metrics("offline") == ("throughput",)
-    assert judged_metrics("unknown") == tuple(METRICS)
-    assert judged_metrics("server", ["latency_p95", "throughput"])[-1] == "latency_p95"
-    assert judged_metrics("offline", ["latency_p99", "throughput"]) == ("throughput",), (
-        "a batch's latency is no query's"
-    )
-    for scenario in JUDGED:
-        assert set(judged_metrics(scenario)) <= set(METRICS)

@@ -8,7 +8,7 @@ from scipy.stats import f_oneway
 from scipy.stats import t as student
 
 from gputax.errors import ResultsError
-from gputax.stats.levels import pairs_per_restart, restart_estimate
+from gputax.stats.levels import restart_estimate
 from gputax.stats.pairs import paired_estimate
 
 
@@ -57,10 +57,3 @@ def test_one_restart_has_no_spread_between_restarts() -> None:
 def test_one_pair_per_restart_still_gives_an_interval() -> None:
     estimate = restart_estimate([1.0, 1.0, 1.0], [1.0, 1.1, 1.05], [0, 1, 2])
     assert estimate.ci95_percent == pytest.approx(paired_estimate([1.0] * 3, [1.0, 1.1, 1.05]).ci95_percent)
-
-
-def test_pairs_per_restart_by_hand() -> None:
-    # sqrt(10/0.4) * 2/1 = 10
-    assert pairs_per_restart(2.0, 1.0, pair_cost_s=0.4, restart_cost_s=10.0) == 10
-    assert pairs_per_restart(1.0, 0.0, pair_cost_s=1.0, restart_cost_s=10.0) is None
-    assert pairs_per_restart(0.01, 5.0, pair_cost_s=1.0, restart_cost_s=1.0) == 1

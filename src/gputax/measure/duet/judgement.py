@@ -11,7 +11,7 @@ import numpy as np
 
 from gputax.measure.duet.pairs import INTERRUPTED, DuetData
 from gputax.plan.budgets import Budget, unused_budgets
-from gputax.plan.metrics import METRICS, Metric
+from gputax.plan.metrics import METRICS, Metric, paired_metrics, pooled_metrics
 from gputax.plan.notices import Notice
 from gputax.results.documents.comparison import ComparedMetric, PairSeries, Resolution
 from gputax.results.documents.run import WarningRecord
@@ -20,19 +20,6 @@ from gputax.stats.pairs import PairedEstimate, paired_estimate
 from gputax.stats.tails import refusal, tail_estimate
 from gputax.stats.verdicts import Judgement, differs, judge, judge_absolute
 
-# Which metrics the pairs of each scenario give. Offline's slots hold one number, the time per sample.
-PAIRED_METRICS: dict[str, tuple[str, ...]] = {
-    "offline": ("throughput",),
-    "saturate": ("throughput", "latency_p50"),
-    "single-stream": ("latency_mean", "latency_p50"),
-    "multi-stream": ("latency_mean", "latency_p50"),
-    "server": ("latency_mean", "latency_p50", "latency_p90"),
-}
-TAIL_METRICS: dict[str, tuple[str, ...]] = {
-    "single-stream": ("latency_p99",),
-    "multi-stream": ("latency_p99",),
-    "server": ("latency_p99",),
-}
 MAX_SERIES_POINTS = 400
 # A slot's own p90 means something from ten queries on; fewer give the largest value.
 LEAST_QUERIES_FOR_SLOT_P90 = 10
@@ -82,14 +69,14 @@ def judge_duet(question: Question, data: DuetData) -> Judged:
             rows.append(_paired_row(question, METRICS[name], data))
         elif why_not != MEDIAN_IS_MEAN or name in question.named:
             rows.append(_refused_row(question, METRICS[name], data, why_not))
-    rows += [_tail_row(question, METRICS[name], data) for name in TAIL_METRICS.get(question.scenario, ())]
+    rows += [_tail_row(question, METRICS[name], data) for name in pooled_metrics(question.scenario)]
     named = {name: question.budgets[name] for name in question.named}
     notices = [*_notices(data), *unused_budgets(named, (row.metric for row in rows))]
     return Judged(tuple(rows), _series(question, data), tuple(notices))
 
 
 def _paired_metrics(question: Question) -> tuple[str, ...]:
-    names = PAIRED_METRICS[question.scenario]
+    names = paired_metrics(question.scenario)
     return (question.bandwidth, *names[1:]) if question.bandwidth else names
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from gputax.errors import ResultsError
 from gputax.plan.environment import EnvironmentName
-from gputax.plan.metrics import OVER_BOUND_SHARE
+from gputax.plan.metrics import METRICS
 from gputax.plan.micro import OPERATIONS
 from gputax.plan.notices import Notice
 from gputax.results.documents.run import Benchmark, RunRecord, WarningRecord
@@ -78,20 +78,14 @@ def _cell(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> So
 
 
 def _metrics(benchmark: Benchmark) -> tuple[dict[str, float], list[Notice]]:
-    share = benchmark.over_bound_share
-    given = {
-        "throughput": benchmark.throughput_samples_per_sec,
-        "latency_mean": benchmark.latency_mean_ms,
-        "latency_p50": benchmark.latency_p50_ms,
-        "latency_p90": benchmark.latency_p90_ms,
-        "latency_p95": benchmark.latency_p95_ms,
-        "latency_p99": benchmark.latency_p99_ms,
-        OVER_BOUND_SHARE.name: None if share is None else 100.0 * share,
-    }
     operation = OPERATIONS.get(benchmark.workload)
-    if operation is not None and operation.bandwidth_metric:
-        given[operation.bandwidth_metric] = benchmark.bandwidth_gb_per_s
-    known = {name: value for name, value in given.items() if value is not None}
+    bandwidth = operation.bandwidth_metric if operation is not None else None
+    stored = {
+        metric.name: getattr(benchmark, metric.stored)
+        for metric in METRICS.values()
+        if metric.stored != "bandwidth_gb_per_s" or metric.name == bandwidth
+    }
+    known = {name: METRICS[name].scale * value for name, value in stored.items() if value is not None}
     bad = {name: value for name, value in known.items() if not math.isfinite(value) or value < 0.0}
     notices = [Notice("left-out", f"left out: {name} is {value:g}") for name, value in bad.items()]
     return {name: value for name, value in known.items() if name not in bad}, notices

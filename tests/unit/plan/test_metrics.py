@@ -1,0 +1,75 @@
+"""A metric is one row: where it is judged, paired and shown first is read from there."""
+
+from __future__ import annotations
+
+import pytest
+
+from gputax.plan.cells import SCENARIOS
+from gputax.plan.metrics import METRICS, headline_order, judged_metrics, paired_metrics, pooled_metrics
+from gputax.plan.micro import MICRO
+from gputax.results.documents.run import Benchmark
+
+
+@pytest.mark.parametrize(
+    ("scenario", "judged", "paired", "pooled", "headline"),
+    [
+        ("offline", ("throughput",), ("throughput",), (), "throughput"),
+        ("saturate", ("throughput",), ("throughput", "latency_p50"), (), "throughput"),
+        (
+            "server",
+            ("latency_p50", "latency_p90", "latency_p99", "over_bound_share"),
+            ("latency_mean", "latency_p50", "latency_p90"),
+            ("latency_p99",),
+            "latency_p99",
+        ),
+        (
+            "single-stream",
+            ("latency_mean", "latency_p50", "latency_p90", "latency_p99"),
+            ("latency_mean", "latency_p50"),
+            ("latency_p99",),
+            "latency_p90",
+        ),
+        (
+            "multi-stream",
+            ("latency_mean", "latency_p50", "latency_p90", "latency_p99"),
+            ("latency_mean", "latency_p50"),
+            ("latency_p99",),
+            "latency_p99",
+        ),
+    ],
+)
+def test_what_each_scenario_is_judged_by(
+    scenario: str, judged: tuple[str, ...], paired: tuple[str, ...], pooled: tuple[str, ...], headline: str
+) -> None:
+    assert judged_metrics(scenario) == judged
+    assert paired_metrics(scenario) == paired
+    assert pooled_metrics(scenario) == pooled
+    assert headline_order(scenario)[0] == headline
+
+
+def test_operations_are_judged_as_single_requests() -> None:
+    assert judged_metrics(MICRO) == ("throughput", "latency_p50", "latency_p90", "latency_p99")
+
+
+def test_every_scenario_has_a_metric_to_judge_and_to_pair() -> None:
+    for scenario in SCENARIOS:
+        assert judged_metrics(scenario), scenario
+        assert paired_metrics(scenario), scenario
+
+
+def test_a_scenario_that_a_file_does_not_name_is_judged_by_all_there_is() -> None:
+    assert judged_metrics("unknown") == tuple(METRICS)
+
+
+def test_a_budget_adds_a_latency_of_queries_and_never_one_of_batches() -> None:
+    assert judged_metrics("server", ["latency_p95", "throughput"])[-1] == "latency_p95"
+    assert judged_metrics("offline", ["latency_p99", "throughput"]) == ("throughput",)
+
+
+def test_without_its_own_headline_a_scenario_is_summarised_by_the_mean() -> None:
+    assert headline_order("unknown")[0] == "latency_mean"
+    assert set(headline_order("unknown")) == set(METRICS)
+
+
+def test_every_metric_is_stored_under_a_key_of_the_record() -> None:
+    assert {metric.stored for metric in METRICS.values()} <= set(Benchmark.model_fields)
