@@ -6,7 +6,7 @@ QUIET := tests/quiet
 TOUR := micro:operation,micro:launch,micro:allocate,micro:copy-in-100MB,micro:copy-out-100MB
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help run test fuzz lint e2e bench native test-torch pins generated clean
+.PHONY: help run test fuzz lint e2e bench native test-torch pins generated manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
@@ -57,11 +57,15 @@ bench: $(VENV)/.installed-dev  ## measure the tool itself; writes results/bench.
 test-torch: .venv-torch/.installed-torch  ## compare the graphs with the transformers library (installs torch, 5 GB)
 	.venv-torch/bin/python -m pytest -m torch
 
-generated: $(VENV)/.installed-dev  ## write the files that come from code: docs/*.schema.json, docs/warnings.md
+generated: $(VENV)/.installed-dev manifests  ## write the files that come from code: docs/*.schema.json, docs/warnings.md, kubernetes/
 	$(BIN)/python -m gputax.results.schema docs
 	$(BIN)/python -m gputax.plan.notices > docs/warnings.md
 
-pins: $(VENV)/.installed-dev  ## resolve requirements/*.in anew, with hashes and without an index
+manifests: $(VENV)/.installed  ## regenerate the YAML files of kubernetes/ from the functions that make a run's pods
+	$(BIN)/python -m gputax.kubernetes.manifests kubernetes
+	$(BIN)/python -m gputax.sharing.kubernetes.manifests kubernetes
+
+pins: $(VENV)/.installed-dev  ## resolve requirements/*.in again, with hashes and without an index
 	$(PIP) install uv
 	for set in cpu cuda dev e2e torch; do $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-annotate --no-header -q requirements/$$set.in -o requirements/$$set.txt; done

@@ -20,7 +20,7 @@ class Permission:
     group: str = ""
 
 
-# Exactly what the environment k8s does; the Role in kubernetes/access is compared with this list.
+# Exactly what the environment k8s does; the Role in kubernetes/access is generated from this list.
 PERMISSIONS: tuple[Permission, ...] = (
     Permission("create", "pods", "start the pod of a worker"),
     Permission("list", "pods", "find pods that a killed run left, and a proxy that serves"),
