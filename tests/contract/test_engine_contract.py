@@ -13,7 +13,8 @@ import pytest
 
 from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
 from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
-from gputax.plan.engines import ENGINE_OPTIONS, parse_engine
+from gputax.plan.engines import ENGINES as KINDS
+from gputax.plan.engines import parse_engine
 from gputax.plan.micro import OPERATIONS
 from gputax.worker.engines import driver_operations, load_engine
 from gputax.worker.engines.driver import verified_device
@@ -52,7 +53,7 @@ def inputs(engine: str, count: int = 8) -> dict[str, Any]:
     return load_workload("resnet50").synthetic_inputs(count, 7)
 
 
-ENGINES = [pytest.param(name, marks=pytest.mark.torch) if name == "torch" else name for name in sorted(ENGINE_OPTIONS)]
+ENGINES = [pytest.param(name, marks=pytest.mark.torch) if name == "torch" else name for name in sorted(KINDS)]
 
 
 @pytest.fixture(scope="module", params=ENGINES)

@@ -13,7 +13,7 @@ from gputax.cli.lists import AtLeast, counts, names
 from gputax.errors import UsageError, unknown_name
 from gputax.places import ENVIRONMENTS, refuse_unknown
 from gputax.plan.cells import DEVICES, PRECISIONS, SCENARIOS, Cell, plan_id
-from gputax.plan.engines import parse_engine
+from gputax.plan.engines import ENGINES, parse_engine
 from gputax.plan.micro import MICRO, known_names
 from gputax.plan.options import EnvironmentOptions
 from gputax.plan.suites import Choices, Suite, load_suite, plan_cells
@@ -136,7 +136,7 @@ def _refuse_contradictions(scenarios: tuple[str, ...], workload: str, batch: str
         )
     if chosen["weights"] and "," in workload:
         raise UsageError("--weights is one model's file, but several workloads are named")
-    if chosen["weights"] and not (chosen["engine"] or "onnx").startswith("onnx"):
+    if chosen["weights"] and not ENGINES[parse_engine(chosen["engine"] or "onnx").name].takes_weights:
         raise UsageError("--weights takes an ONNX file, which only --engine onnx can run")
 
 

@@ -16,7 +16,7 @@ from gputax.cli.options import command_text
 from gputax.cli.share_refusals import refuse_ignored
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import DEVICES, PRECISIONS, Setup
-from gputax.plan.engines import ENGINE_OPTIONS, parse_engine
+from gputax.plan.engines import USER_ENGINES, parse_engine
 from gputax.plan.micro import engine_for, expanded, known_names
 from gputax.plan.neighbours import KINDS, VICTIMS
 from gputax.plan.options import EnvironmentOptions
@@ -36,7 +36,6 @@ WINDOW, NEIGHBOURS_WINDOW = "10s", "2s"
 MODEL, OPERATION = "yolos-small", "micro:operation"
 BESIDE = (2,)
 # A neighbour is made by --aggressor; its engine is no workload.
-ENGINES = tuple(name for name in ENGINE_OPTIONS if name != "neighbour")
 
 
 @click.command()
@@ -131,8 +130,8 @@ def share_plan(place: str, chosen: dict[str, Any]) -> SharePlan:
     if len(workloads) != 1:
         raise UsageError("all tenants run one workload", next_step=f"e.g. --workload {OPERATION}")
     engine = engine_for(workloads[0], chosen["engine"])
-    if chosen["engine"].partition(":")[0] not in ("", *ENGINES):
-        raise unknown_name("engine", chosen["engine"].partition(":")[0], ENGINES)
+    if chosen["engine"].partition(":")[0] not in ("", *USER_ENGINES):
+        raise unknown_name("engine", chosen["engine"].partition(":")[0], USER_ENGINES)
     parse_engine(engine)
     window = chosen["window"] or (NEIGHBOURS_WINDOW if chosen.get("aggressor") else WINDOW)
     window_s, warmup_s = seconds(window, "--window", "10s"), seconds(chosen["warmup"], "--warmup", "2s")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gputax.plan.engines import ENGINES
+
 
 def device_label(device: str, device_name: str) -> str:
     """Return the label that goes with every number of this device."""
@@ -17,18 +19,18 @@ def device_label(device: str, device_name: str) -> str:
 
 def claim(scenario: str, engine: str, device: str, weights: str, *, official: bool, is_mlperf_model: bool) -> str:
     """Return the sentence that says what the number is and what it is not."""
-    if engine == "synthetic":
-        return "programmed delays of the synthetic engine: tests the tool, says nothing of any device"
-    parts = []
-    if engine == "driver":
-        parts.append("operations of the CUDA driver, no model")
+    kind = ENGINES.get(engine)
+    own = kind.claim if kind is not None else ""
+    if kind is not None and kind.says_nothing_of_devices:
+        return own
+    parts = [own] if own else []
     if scenario == "saturate":
         parts.append("closed loop without LoadGen")
     elif official and is_mlperf_model:
         parts.append("LoadGen scenario at MLPerf's settings, not a reviewed MLPerf result")
     else:
         parts.append("LoadGen scenario below MLPerf's minimums, not an MLPerf result")
-    if not is_mlperf_model and engine != "driver":
+    if not is_mlperf_model and (kind is None or kind.runs_models):
         parts.append("not an MLPerf model")
     if weights == "seeded":
         parts.append("seeded weights: speed only, no accuracy")

@@ -1,34 +1,75 @@
-"""Parse and print engine specifications such as `onnx` or `synthetic:latency_us=1000,seed=7`."""
+"""The engines, one row each, and specifications such as `onnx` or `synthetic:latency_us=1000,seed=7`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gputax.errors import UsageError, unknown_name
 
-# Each engine's options with their defaults; the type of the default is the type of the option.
-ENGINE_OPTIONS: dict[str, dict[str, int | float | str | bool]] = {
-    "onnx": {"provider": "auto", "copies": "included", "spin": True, "inter_op": 1},
-    "torch": {"compile": False, "cuda_graphs": False, "copies": "included"},
-    "driver": {},
-    "neighbour": {"kind": "compute", "crash_after_ms": 0},
-    "synthetic": {
-        "latency_us": 1000.0,
-        "per_sample_us": 0.0,
-        "jitter_us": 0.0,
-        "seed": 7,
-        "fail_after": 0,
-        "hang_after": 0,
-    },
-}
-CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("onnx", "provider"): ("auto", "cpu", "cuda", "tensorrt"),
-    ("onnx", "copies"): ("included", "excluded"),
-    ("torch", "copies"): ("included", "excluded"),
-    ("neighbour", "kind"): ("compute", "memory", "copies", "launches", "crash"),
-}
+Option = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class EngineKind:
+    """One engine: where it is, what may be set, and what its numbers are about."""
+
+    name: str
+    loads: str
+    """MODULE:CLASS of the engine, imported in the worker and only when it is asked for."""
+    options: Mapping[str, Option] = field(default_factory=dict)
+    """The options with their defaults; the type of the default is the type of the option."""
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values of those options that do not take any."""
+    runs_models: bool = True
+    """Whether it takes a workload's graph and inputs; the others bring their own work."""
+    runs_operations: bool = False
+    """Whether it can stand in for an operation of `micro`."""
+    takes_weights: bool = False
+    """Whether `--weights` may name a file for it."""
+    spins: bool = False
+    """Whether its threads spin while they wait, unless told not to."""
+    internal: bool = False
+    """Started by gputax itself and never by a user."""
+    claim: str = ""
+    """What its numbers are, where that needs saying."""
+    says_nothing_of_devices: bool = False
+    """Its numbers are programmed: `claim` is all there is to say."""
+
+
+_COPIES = ("included", "excluded")
+ENGINES: dict[str, EngineKind] = {
+    kind.name: kind
+    for kind in (
+        EngineKind(
+            "onnx", "gputax.worker.engines.onnx:OnnxEngine",
+            {"provider": "auto", "copies": "included", "spin": True, "inter_op": 1},
+            {"provider": ("auto", "cpu", "cuda", "tensorrt"), "copies": _COPIES},
+            takes_weights=True, spins=True,
+        ),
+        EngineKind(
+            "torch", "gputax.worker.engines.torch:TorchEngine",
+            {"compile": False, "cuda_graphs": False, "copies": "included"}, {"copies": _COPIES},
+        ),
+        EngineKind(
+            "driver", "gputax.worker.engines.driver:DriverEngine",
+            runs_models=False, runs_operations=True, claim="operations of the CUDA driver, no model",
+        ),
+        EngineKind(
+            "neighbour", "gputax.worker.engines.neighbour:NeighbourEngine",
+            {"kind": "compute", "crash_after_ms": 0},
+            {"kind": ("compute", "memory", "copies", "launches", "crash")}, runs_models=False, internal=True,
+        ),
+        EngineKind(
+            "synthetic", "gputax.worker.engines.synthetic:SyntheticEngine",
+            {"latency_us": 1000.0, "per_sample_us": 0.0, "jitter_us": 0.0, "seed": 7, "fail_after": 0, "hang_after": 0},
+            runs_models=False, runs_operations=True, says_nothing_of_devices=True,
+            claim="programmed delays of the synthetic engine: tests the tool, says nothing of any device",
+        ),
+    )
+}  # fmt: skip
+USER_ENGINES: tuple[str, ...] = tuple(name for name, kind in ENGINES.items() if not kind.internal)
 
 
 @dataclass(frozen=True)
@@ -36,15 +77,15 @@ class EngineSpec:
     """An engine's name and the options that were given, all typed and with defaults filled in."""
 
     name: str
-    options: Mapping[str, int | float | str | bool]
+    options: Mapping[str, Option]
 
 
 def parse_engine(text: str) -> EngineSpec:
     """Parse `NAME[:KEY=VALUE,...]`; every unknown name or bad value is a usage error that says what exists."""
     name, _, rest = text.partition(":")
-    if name not in ENGINE_OPTIONS:
-        raise unknown_name("engine", name, [each for each in ENGINE_OPTIONS if each != "neighbour"])
-    options = dict(ENGINE_OPTIONS[name])
+    if name not in ENGINES:
+        raise unknown_name("engine", name, USER_ENGINES)
+    options = dict(ENGINES[name].options)
     for pair in filter(None, rest.split(",")):
         key, equals, value = pair.partition("=")
         if key not in options:
@@ -61,13 +102,13 @@ def waiting_passively(engine: str) -> str:
     Two tenants whose pools spin got 0.38 to 0.66 of one tenant's throughput together, about 1.0 with passive waiting;
     in a duet a request took 43 ms beside the other's spinning pool and 28 ms without it (measured).
     """
-    if parse_engine(engine).name != "onnx" or "spin=" in engine:
+    if not ENGINES[parse_engine(engine).name].spins or "spin=" in engine:
         return engine
     return f"{engine}{',' if ':' in engine else ':'}spin=false"
 
 
-def _typed(engine: str, key: str, value: str, default: int | float | str | bool) -> int | float | str | bool:
-    choices = CHOICES.get((engine, key))
+def _typed(engine: str, key: str, value: str, default: Option) -> Option:
+    choices = ENGINES[engine].choices.get(key)
     if choices and value not in choices:
         raise unknown_name(f"value of {engine} option {key}", value, choices)
     if isinstance(default, bool):

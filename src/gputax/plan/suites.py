@@ -21,6 +21,7 @@ from gputax.plan.cells import (
     Setup,
 )
 from gputax.plan.driver import refuse_driver_contradictions
+from gputax.plan.engines import ENGINES, parse_engine
 from gputax.plan.workloads import workload_facts
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -171,7 +172,7 @@ def _micro_cells(suite: Suite, choices: Choices, workload: str) -> list[Cell]:
     if choices.batches not in ((), (1,)):
         raise UsageError(f"{workload} has no batches", next_step="drop --batch")
     setup = Setup(workload=workload, sample_count=1, max_batch=1, **_setup(choices, workload))
-    if setup.engine.partition(":")[0] not in (micro.ENGINE, "synthetic"):
+    if not ENGINES[parse_engine(setup.engine).name].runs_operations:
         raise UsageError(f"the engine {setup.engine} cannot run {workload}", next_step="drop --engine")
     refuse_driver_contradictions(choices.environment, setup)
     scenarios = choices.scenarios or micro.SCENARIOS[:1]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gputax.plan.cells import Setup
-from gputax.plan.engines import parse_engine
+from gputax.plan.engines import ENGINES, parse_engine
 from gputax.plan.notices import Notice
 from gputax.worker.engines import load_engine
 from gputax.worker.engines.engine import Engine, EngineRequest
@@ -65,7 +65,7 @@ def prepare(setup: Setup, say: Say) -> Prepared:
     facts.setdefault("notices", [])
     if setup.dataset:
         facts["notices"] = [*facts["notices"], _dataset_notice(setup.dataset, area.count).to_dict()]
-    if setup.device == "auto" and spec.name != "synthetic":
+    if setup.device == "auto" and not ENGINES[spec.name].says_nothing_of_devices:
         text = f"device auto chose {engine.device} ({facts['provider']})"
         facts["notices"] = [*facts["notices"], Notice("device-auto", text, None).to_dict()]
         say(text)
@@ -94,7 +94,7 @@ def rounded_sample_count(wanted: int, max_batch: int) -> int:
 
 
 def _inputs(engine: str, setup: Setup, count: int) -> dict[str, Any]:
-    if engine in ("synthetic", "driver", "neighbour"):
+    if not ENGINES[engine].runs_models:
         return {"none": np.zeros((count, 1), dtype=np.int8)}
     from gputax.worker.workloads import load_workload
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from gputax.errors import UsageError
-from gputax.plan.engines import ENGINE_OPTIONS, parse_engine
+from gputax.plan.engines import ENGINES, parse_engine
 
 
 def test_a_bare_name_has_all_defaults() -> None:
-    assert parse_engine("onnx").options == ENGINE_OPTIONS["onnx"]
+    assert parse_engine("onnx").options == ENGINES["onnx"].options
 
 
 def test_options_take_the_type_of_their_default() -> None:

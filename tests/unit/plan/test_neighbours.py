@@ -6,13 +6,13 @@ import pytest
 
 from gputax.errors import UsageError
 from gputax.plan.cells import Setup
-from gputax.plan.engines import CHOICES, parse_engine
+from gputax.plan.engines import ENGINES, parse_engine
 from gputax.plan.neighbours import AGGRESSORS, KINDS, aggressor_setup, checked_kinds, checked_victim, family_of
 
 
 def test_the_table_is_whole() -> None:
     assert set(AGGRESSORS) == {(kind, family) for kind in KINDS for family in ("cpu", "driver")}
-    assert CHOICES["neighbour", "kind"] == KINDS
+    assert ENGINES["neighbour"].choices["kind"] == KINDS
     assert len({aggressor.about for aggressor in AGGRESSORS.values()}) == len(AGGRESSORS)
 
 
