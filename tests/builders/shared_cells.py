@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from gputax.environments.bare import Bare
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.measure.share.cell import SharedMeasurement, all_columns
 from gputax.measure.share.group import Proof
 from gputax.plan.cells import Setup
@@ -17,7 +19,8 @@ from gputax.stats.shared import TenantRuns, common_window, served, served_togeth
 
 MS = 1_000_000
 FACTS = {"device": "cpu", "threads": 1, "provider": "p", "precision": "fp32", "weights": "seeded", "notices": []}
-DESCRIBED = {"pid": 1, "host": {"cpu_model": "Test CPU", "kernel": "6"}, "devices": {}, "packages": {"gputax": "0"}}
+HOST = {"cpu_model": "Test CPU", "kernel": "6"}
+DESCRIBED = Described({"pid": 1, "host": HOST, "devices": {}, "packages": {"gputax": "0"}})
 
 
 def measurement(cell: ShareCell, run_ms: float = 10.0, active: bool = True, **changes: Any) -> SharedMeasurement:
@@ -26,7 +29,7 @@ def measurement(cell: ShareCell, run_ms: float = 10.0, active: bool = True, **ch
     runs = [TenantRuns(start, start + int(run_ms * MS), np.ones(100, np.int64)) for _ in range(cell.tenants)]
     window = common_window(runs, 0, 0.0)
     tenant = Tenant(Bare(), Setup("yolos-small", engine="onnx:spin=false"), Entitlement("up to all 2 cores", 1.0))
-    evidence = {"active": active} if active else {"active": False, "reasons": ["nobody saw it"]}
+    evidence = Evidence.of("cpu-shared", [] if active else ["nobody saw it"])
     values: dict[str, Any] = {
         "cell": cell,
         "tenants": (tenant,) * cell.tenants,
@@ -35,7 +38,7 @@ def measurement(cell: ShareCell, run_ms: float = 10.0, active: bool = True, **ch
         "together": served_together(runs, window),
         "jain": 1.0,
         "columns": all_columns(runs, window),
-        "proof": Proof(({"active": True},) * cell.tenants, (DESCRIBED,) * cell.tenants),
+        "proof": Proof((Evidence({"active": True}),) * cell.tenants, (DESCRIBED,) * cell.tenants),
         "evidence": evidence,
         "facts": (FACTS,) * cell.tenants,
         "switched": Switched(0.5, {"node": "here"}),

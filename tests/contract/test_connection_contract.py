@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from gputax.environments.connection import WorkerConnection
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.errors import EngineError, WorkerError
 
 PREAMBLE = """
@@ -36,8 +38,8 @@ class Scripted:
             stderr=subprocess.PIPE,
         )
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
-        return {}
+    def evidence(self, described: Described) -> Evidence:
+        return Evidence()
 
 
 def call(script: str, stall_timeout_s: float = 10.0) -> dict[str, Any]:

@@ -43,19 +43,18 @@ class TestEnvironment:
             load = Load("saturate", min_queries=20)
             answer = connection.call("measure", load=load.to_dict(), stall_timeout_s=30)
             assert len(decode_array(answer["columns"]["end_ns"])) == 20
-            described |= connection.call("describe", about="driver", stall_timeout_s=30)
-            evidence = environment.evidence(described)
+            evidence = connection.proven(described, uses_driver=True, stall_timeout_s=30).evidence
         # A layer that carries the driver's calls is proven by them: an engine that makes none leaves it unproven.
         unused = "proxy" in EnvironmentName.parse(name).layers and setup is SYNTHETIC
-        assert evidence["active"] is not unused, evidence.get("reasons")
-        assert bool(evidence.get("reasons")) is unused
+        assert evidence.active is not unused, evidence.reasons
+        assert bool(evidence.reasons) is unused
 
     def test_two_workers_do_not_disturb_each_other(self, name: str) -> None:
         with (
             WorkerConnection(environment_named(name, SOFTWARE)) as one,
             WorkerConnection(environment_named(name, SOFTWARE)) as other,
         ):
-            assert one.describe()["pid"] != other.describe()["pid"]
+            assert one.describe().pid != other.describe().pid
 
     def test_leaves_no_process_behind(self, name: str) -> None:
         before = children()

@@ -116,20 +116,20 @@ class TestFarEnvironment:
             answer = connection.call("measure", load=Load("saturate", min_queries=20).to_dict(), stall_timeout_s=30)
             assert len(decode_array(answer["columns"]["end_ns"])) == 20
             evidence = environment.evidence(described)
-        assert evidence["active"] is True, evidence
-        assert "reasons" not in evidence
+        assert evidence.active, evidence
+        assert "reasons" not in evidence.to_dict()
 
     def test_has_as_many_threads_as_a_bare_worker(self, stand_ins: StandIns, places: Places, name: str) -> None:
         with WorkerConnection(environment_named(name, places=places)) as connection:
             described = connection.describe()
-        assert described["cpu_allowance"]["threads"] == cpu_allowance().threads
+        assert described.to_dict()["cpu_allowance"]["threads"] == cpu_allowance().threads
 
     def test_two_workers_do_not_disturb_each_other(self, stand_ins: StandIns, places: Places, name: str) -> None:
         with (
             WorkerConnection(environment_named(name, places=places)) as one,
             WorkerConnection(environment_named(name, places=places)) as other,
         ):
-            assert one.describe()["pid"] != other.describe()["pid"]
+            assert one.describe().pid != other.describe().pid
 
     def test_leaves_no_process_behind(self, stand_ins: StandIns, places: Places, name: str) -> None:
         connection = WorkerConnection(environment_named(name, places=places))

@@ -71,9 +71,9 @@ def test_tenants_start_together_measure_together_and_prove_it(place: SharedPlace
     ]
     assert all(int(one.start_ns[0]) >= released.release_ns for one in runs), "nobody begins before the release"
     assert common_window(runs, released.release_ns, 0.1).overlap_share > 0.5
-    assert evidence["active"] is True, evidence["reasons"]
-    assert [each["active"] for each in proof.evidences] == [True] * 3
-    assert len({each["pid"] for each in proof.described}) == 3
+    assert evidence.active, evidence.reasons
+    assert [each.active for each in proof.evidences] == [True] * 3
+    assert len({each.pid for each in proof.described}) == 3
 
 
 def test_leaves_no_process_no_file_and_no_group(

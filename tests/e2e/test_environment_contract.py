@@ -42,8 +42,8 @@ def measured(places: Places, name: str, setup: Setup, queries: int) -> tuple[int
         connection.call("prepare", setup=setup.to_dict(), stall_timeout_s=60)
         load = Load("saturate", min_queries=queries)
         answer = connection.call("measure", load=load.to_dict(), stall_timeout_s=60)
-        described |= connection.call("describe", about="driver", stall_timeout_s=30)
-        return len(decode_array(answer["columns"]["end_ns"])), environment.evidence(described)
+        evidence = connection.proven(described, uses_driver=True, stall_timeout_s=30).evidence
+        return len(decode_array(answer["columns"]["end_ns"])), evidence.to_dict()
 
 
 def test_a_worker_in_a_pod_measures_is_proven_and_sends_long_lines(places: Places) -> None:
@@ -59,7 +59,7 @@ def test_two_workers_share_one_pod_and_one_watch(places: Places, real_cluster: R
         WorkerConnection(environment_named("k8s", places=places)) as one,
         WorkerConnection(environment_named("k8s", places=places)) as other,
     ):
-        assert one.describe()["pid"] != other.describe()["pid"]
+        assert one.describe().pid != other.describe().pid
         assert len(real_cluster.ours()) == 1
     assert places.api_calls() <= 4
 
@@ -67,7 +67,7 @@ def test_two_workers_share_one_pod_and_one_watch(places: Places, real_cluster: R
 def test_a_hung_worker_is_ended_by_its_successor(places: Places, real_cluster: RealCluster) -> None:
     environment = environment_named("k8s", places=places)
     first = WorkerConnection(environment)
-    pid = first.describe()["pid"]
+    pid = first.describe().pid
     (pod,) = real_cluster.ours()
     name = pod.partition("/")[2]
     stop = ["exec", "-n", NAMESPACE, name, "--", "python", "-c"]
@@ -98,7 +98,7 @@ def test_a_pod_that_dies_is_told_and_replaced(places: Places, real_cluster: Real
         with pytest.raises(WorkerError, match="deleted"):
             ask_for(30, connection)
     with WorkerConnection(environment) as connection:
-        assert connection.describe()["pid"]
+        assert connection.describe().pid
 
 
 def test_behind_the_proxy_every_call_is_counted_on_both_sides(places: Places, real_cluster: RealCluster) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.environments.process import ChildProcess
 from gputax.plan.cells import Setup
 from gputax.plan.techniques import Entitlement, Technique
@@ -31,8 +32,8 @@ class StartedBy:
         self._started.append(process.pid)
         return process
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
-        return {"active": True, "pid": described.get("pid")}
+    def evidence(self, described: Described) -> Evidence:
+        return Evidence({"active": True, "pid": described.pid})
 
 
 class Neighbourhood:
@@ -58,11 +59,9 @@ class Neighbourhood:
     def tenants(self, technique: Technique, count: int, parts: int, setup: Setup) -> list[Tenant]:
         return [Tenant(StartedBy(self.words, self.started), setup, Entitlement("all", 1.0)) for _ in range(count)]
 
-    def evidence(
-        self, technique: Technique, tenants: Sequence[Mapping[str, Any]], described: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any]:
+    def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
         assert len(tenants) == len(described) == 2
-        return {"active": not self.reasons, "reasons": self.reasons}
+        return Evidence({"active": not self.reasons, "reasons": self.reasons})
 
     def files(self) -> dict[str, str]:
         return {"place.txt": "as it was\n"}

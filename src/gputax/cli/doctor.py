@@ -104,7 +104,7 @@ def gather_facts(environment: str, options: EnvironmentOptions | None = None, de
     driver = DriverChoice(device, needed=False)
     with Places(options, say) as places, WorkerConnection(environment_named(environment, driver, places)) as connection:
         described = connection.describe(with_engines=True, listen_s=LISTEN_S)
-    return {**described, "native": native_facts()}
+    return {**described.to_dict(), "native": native_facts()}
 
 
 def render(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
+from gputax.environments.described import Described
 from gputax.environments.driver import driver_library, library_variables
+from gputax.environments.evidence import Evidence
 from gputax.environments.local_worker import start_local_worker
 from gputax.environments.process import ChildProcess
 from gputax.plan.driver import DriverChoice
@@ -41,21 +42,18 @@ class Bare:
         with library_variables(library.path, os.environ) as variables:
             yield variables
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Tell that no container lies between, and that the driver is the one that was meant and no proxy's."""
-        host = described.get("host", {})
-        driver = described.get("driver") or {}
+        driver = described.driver or {}
         reasons = []
         if self._library and driver and driver.get("library") != self._library:
             reasons.append(f"the worker loaded {driver.get('library') or 'no driver'}, not {self._library}")
         if driver.get("vgpu") is not None and not self._driver.libcuda:
             reasons.append("the worker's calls went through a GPU proxy: look at LD_LIBRARY_PATH")
-        return {
-            "layer": "none",
-            "active": not reasons,
-            **({"reasons": reasons} if reasons else {}),
-            "pid": described.get("pid"),
-            "container_hints": host.get("container_hints"),
-            "cgroup": host.get("cgroup"),
+        facts = {
+            "pid": described.pid,
+            "container_hints": described.host.get("container_hints"),
+            "cgroup": described.cgroup,
             **({"library": driver.get("library")} if driver.get("library") else {}),
         }
+        return Evidence.of("none", reasons, facts)

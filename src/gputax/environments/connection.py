@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from gputax import __version__
+from gputax.environments.described import Described
 from gputax.environments.environment import Environment, ExplainsItsEnd
+from gputax.environments.evidence import Proven
 from gputax.errors import GputaxError, PreflightError, WorkerError, error_from_dict
 from gputax.worker.protocol import MAX_LINE_BYTES, PROTOCOL_VERSION, decode_message, encode_message
 
@@ -45,7 +47,7 @@ class WorkerConnection:
         """The process that this connection must end."""
         return self._process.pid
 
-    def describe(self, **parameters: Any) -> dict[str, Any]:
+    def describe(self, **parameters: Any) -> Described:
         """Ask what the worker's place looks like, and check that both sides speak the same protocol."""
         described = self.call("describe", stall_timeout_s=120.0, **parameters)
         if described.get("protocol") != PROTOCOL_VERSION:
@@ -60,7 +62,18 @@ class WorkerConnection:
                 where=f"environment {self.environment.name}",
                 next_step="install the same version on both sides; an image is built anew, or named with --image",
             )
-        return described
+        return Described(described)
+
+    def proven(self, described: Described | None = None, *, uses_driver: bool, stall_timeout_s: float) -> Proven:
+        """Return the evidence of the environment after a load, and the description that it rests on.
+
+        A worker that was described already is asked for its driver alone, and only if it uses one.
+        """
+        described = described or self.describe()
+        if uses_driver:
+            told = self.call("describe", about="driver", stall_timeout_s=stall_timeout_s)
+            described = described.with_driver(told)
+        return Proven(self.environment.evidence(described), described)
 
     def call(
         self, op: str, *, stall_timeout_s: float, on_event: OnEvent | None = None, **parameters: Any

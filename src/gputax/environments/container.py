@@ -8,13 +8,15 @@ import secrets
 import shutil
 import subprocess
 from dataclasses import dataclass
-from typing import Any
 
 from gputax.environments.allowance import local_cpus
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.environments.image import NATIVE_VARIABLES, driver_variables, lacks_gputax, limit_reasons
 from gputax.environments.process import ChildProcess
 from gputax.errors import GputaxError, PreflightError
 from gputax.plan.driver import DriverChoice
+from gputax.plan.environment import CONTAINER
 from gputax.plan.options import EnvironmentOptions
 from gputax.worker.workloads.model_folder import models_folder
 
@@ -73,28 +75,25 @@ class Container:
             plan.words(), dict(os.environ), on_end=lambda: _remove(plan), explain=lambda *end: explain(plan, *end)
         )
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Tell that the worker was in our container, under its limits."""
         plan = self._plan
         if plan is None:
-            return {"layer": "container", "active": False, "reasons": ["no container was started"]}
-        host = described.get("host") or {}
+            return Evidence.of(CONTAINER, ["no container was started"])
         reasons = limit_reasons(described, plan.cpus)
-        if host.get("hostname") != plan.name:
-            reasons.append(f"the worker's host is {host.get('hostname')!r}, the container's name is {plan.name!r}")
-        return {
-            "layer": "container",
-            "active": not reasons,
-            **({"reasons": reasons} if reasons else {}),
+        if described.hostname != plan.name:
+            reasons.append(f"the worker's host is {described.hostname!r}, the container's name is {plan.name!r}")
+        facts = {
             "engine": plan.engine,
             "image": plan.image,
             "image_id": _asked(plan.engine, "inspect", "--format", "{{.Image}}", plan.name),
             "name": plan.name,
             "limits": {"cpu": plan.cpus, "memory": plan.memory, "gpu": plan.gpus},
-            "cpu_allowance": described.get("cpu_allowance"),
-            "cgroup": host.get("cgroup"),
-            "pid": described.get("pid"),
+            "cpu_allowance": described.cpu_allowance,
+            "cgroup": described.cgroup,
+            "pid": described.pid,
         }
+        return Evidence.of(CONTAINER, reasons, facts)
 
     def _planned(self, engine: str) -> ContainerPlan:
         options, models = self._options, models_folder()

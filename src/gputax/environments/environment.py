@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import IO, Any, Protocol, TypeAlias, runtime_checkable
+from typing import IO, Protocol, TypeAlias, runtime_checkable
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.errors import GputaxError
 
 Explain: TypeAlias = Callable[[int, str], GputaxError | None]
@@ -51,11 +53,10 @@ class Environment(Protocol):
         """Start a worker there."""
         ...
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Return what proves that the place and its layers were active, from the worker's own description.
 
-        `active` is the answer, `reasons` says what speaks against it. `described` holds the worker's account of its
-        driver (`driver`) when the evidence is taken after a measurement.
+        It holds the worker's account of its driver when the evidence is taken after a measurement.
         """
         ...
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
 
+from gputax.environments.described import Described
 from gputax.errors import UsageError
 from gputax.kubernetes.objects import NATIVE, SOFTWARE_DIRECTORY
 from gputax.plan.driver import DriverChoice
@@ -43,10 +43,9 @@ def software_note(driver: DriverChoice, gpus: int) -> str:
     return ""
 
 
-def limit_reasons(described: Mapping[str, Any], cpus: int) -> list[str]:
+def limit_reasons(described: Described, cpus: int) -> list[str]:
     """Say what speaks against the CPU limit being in force: neither a quota nor an affinity of that size."""
-    allowance = described.get("cpu_allowance") or {}
-    quota, affinity = allowance.get("quota_cpus"), allowance.get("affinity") or ()
+    quota, affinity = described.quota_cpus, described.affinity
     if quota == cpus or (quota is None and len(affinity) == cpus) or (quota or 0) >= len(affinity) == cpus:
         return []
     return [f"the worker may use {quota or len(affinity)} CPUs, its container was given {cpus}"]

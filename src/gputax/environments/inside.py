@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from gputax.environments.bare import Bare
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.environments.kubernetes import cgroup_reasons, device_ids, xen_reasons
 from gputax.environments.process import ChildProcess
 from gputax.environments.proxy.bare import BareProxy
@@ -45,42 +46,36 @@ class Inside:
             )
         return self._local.start()
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Tell that the worker was in the pod that the variables name, and what its layers prove."""
         local = self._local.evidence(described)
-        reasons = [*local.pop("reasons", ()), *inside_reasons(self._environ, described)]
+        reasons = [*local.reasons, *inside_reasons(self._environ, described)]
         if XEN in self._layers:
             reasons += xen_reasons(described)
-        host = described.get("host") or {}
-        return {
-            **local,
-            "layer": self._layers[-1],
-            "active": not reasons,
-            **({"reasons": reasons} if reasons else {}),
+        facts = {
             "pod": self._environ.get("GPUTAX_POD"),
             "pod_uid": self._environ.get("GPUTAX_POD_UID"),
             "namespace": self._environ.get("GPUTAX_NAMESPACE"),
             "node": self._environ.get("GPUTAX_NODE"),
-            "cpu_allowance": described.get("cpu_allowance"),
-            "memory_limit_mb": host.get("memory_limit_mb"),
-            "hypervisor_type": host.get("hypervisor_type"),
+            "cpu_allowance": described.cpu_allowance,
+            "memory_limit_mb": described.host.get("memory_limit_mb"),
+            "hypervisor_type": described.host.get("hypervisor_type"),
             "device_ids": device_ids(described),
         }
+        return local.below(self._layers[-1], reasons, facts)
 
 
-def inside_reasons(environ: Mapping[str, str], described: Mapping[str, Any]) -> list[str]:
+def inside_reasons(environ: Mapping[str, str], described: Described) -> list[str]:
     """Say what speaks against this being the pod that the variables name, with limits of its own."""
-    host, allowance = described.get("host") or {}, described.get("cpu_allowance") or {}
-    hints = host.get("container_hints") or {}
     name, uid = environ.get("GPUTAX_POD"), environ.get("GPUTAX_POD_UID")
     if not uid:
         return ["the variable GPUTAX_POD_UID is not set: the manifests in kubernetes/ set it"]
-    reasons = cgroup_reasons(uid, host)
-    if host.get("hostname") != name:
-        reasons.append(f"the worker's host is {host.get('hostname')!r}, the pod is {name!r}")
-    if hints.get("own_pid_namespace") is False:
+    reasons = cgroup_reasons(uid, described)
+    if described.hostname != name:
+        reasons.append(f"the worker's host is {described.hostname!r}, the pod is {name!r}")
+    if described.container_hints.get("own_pid_namespace") is False:
         reasons.append("the worker sees the node's processes: it is in no container")
-    if allowance.get("quota_cpus") is None and len(allowance.get("affinity") or ()) == host.get("cores_online"):
+    if described.quota_cpus is None and len(described.affinity) == described.host.get("cores_online"):
         reasons.append("no CPU limit is in force: the pod is not Guaranteed")
     return reasons
 
@@ -88,6 +83,6 @@ def inside_reasons(environ: Mapping[str, str], described: Mapping[str, Any]) -> 
 class _Tenant(BareProxy):
     """`bare+proxy` whose proxy is in another pod, where processes have other numbers."""
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         self._intended = dataclasses.replace(self._intended, same_pid_namespace=False)
         return super().evidence(described)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gputax.environments.allowance import local_cpus
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.environments.image import NATIVE_VARIABLES, driver_variables, lacks_gputax, limit_reasons, software_note
 from gputax.environments.process import ChildProcess
 from gputax.errors import GputaxError, PreflightError, WorkerError
@@ -16,7 +18,7 @@ from gputax.kubernetes import exec_pipe
 from gputax.kubernetes.objects import XEN_RUNTIME_CLASS, PodPlan, Size
 from gputax.kubernetes.pods import ReadyPod, RunPods
 from gputax.plan.driver import DriverChoice
-from gputax.plan.environment import PROXY, XEN, EnvironmentName
+from gputax.plan.environment import K8S, PROXY, XEN, EnvironmentName
 from gputax.plan.options import EnvironmentOptions
 
 # The news of a pod's death reaches the watch about as fast as the end of its exec; give it a moment more.
@@ -76,20 +78,15 @@ class Kubernetes:
         )
         return self._shaped(plan)
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Hold what the worker sees against what the API server tells of its pod."""
         if self._pod is None:
-            return {"layer": "k8s", "active": False, "reasons": ["no pod was started"]}
+            return Evidence.of(K8S, ["no pod was started"])
         pod = self._pods.current(self._pod.name)
         reasons = [*pod_reasons(pod, described), *size_reasons(described, self.plan().size)]
         if XEN in self._layers:
             reasons += xen_reasons(described)
-        return {
-            "layer": self._layers[-1],
-            "active": not reasons,
-            **({"reasons": reasons} if reasons else {}),
-            **pod_facts(pod, described),
-        }
+        return Evidence.of(self._layers[-1], reasons, pod_facts(pod, described))
 
     def explain(self, name: str, code: int, words: str) -> GputaxError | None:
         """Say what became of the pod in which a worker ended."""
@@ -122,44 +119,43 @@ class Kubernetes:
         return {**NATIVE_VARIABLES, **driver_variables(self._driver, self.plan().size.gpus)}
 
 
-def size_reasons(described: Mapping[str, Any], size: Size) -> list[str]:
+def size_reasons(described: Described, size: Size) -> list[str]:
     """Say what speaks against the CPU limit of the pod being in force, in whole CPUs or in parts of one."""
     if not size.millicpus:
         return limit_reasons(described, size.cpus)
-    quota = (described.get("cpu_allowance") or {}).get("quota_cpus")
+    quota = described.quota_cpus
     if quota is not None and abs(quota * 1000 - size.millicpus) <= max(1.0, QUOTA_TOLERANCE * size.millicpus):
         return []
     return [f"the worker's CPU quota is {quota}, its container was given {size.millicpus / 1000:g}"]
 
 
-def pod_reasons(pod: Mapping[str, Any], described: Mapping[str, Any]) -> list[str]:
+def pod_reasons(pod: Mapping[str, Any], described: Described) -> list[str]:
     """Say what speaks against the worker having run in this pod, undisturbed."""
-    host = described.get("host") or {}
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
     reasons = []
-    if host.get("hostname") != metadata.get("name"):
-        reasons.append(f"the worker's host is {host.get('hostname')!r}, the pod is {metadata.get('name')!r}")
-    if (host.get("container_hints") or {}).get("own_pid_namespace") is False:
+    if described.hostname != metadata.get("name"):
+        reasons.append(f"the worker's host is {described.hostname!r}, the pod is {metadata.get('name')!r}")
+    if described.container_hints.get("own_pid_namespace") is False:
         reasons.append("the worker sees the node's processes: it is in no container")
     if status.get("qosClass") != "Guaranteed":
         reasons.append(f"the pod's quality of service is {status.get('qosClass')}, not Guaranteed")
     for container in status.get("containerStatuses") or ():
         if container.get("restartCount"):
             reasons.append(f"the container was started {container['restartCount']} times again")
-    return [*reasons, *cgroup_reasons(str(metadata.get("uid") or ""), host)]
+    return [*reasons, *cgroup_reasons(str(metadata.get("uid") or ""), described)]
 
 
-def cgroup_reasons(uid: str, host: Mapping[str, Any]) -> list[str]:
+def cgroup_reasons(uid: str, described: Described) -> list[str]:
     """Say whether the worker's cgroup is another pod's; behind a cgroup namespace it is `/`, which proves nothing."""
-    cgroup = str(host.get("cgroup") or "")
+    cgroup = described.cgroup or ""
     if "kubepods" in cgroup and uid not in cgroup.replace("_", "-"):
         return [f"the worker's cgroup {cgroup} is not that of pod {uid}"]
     return []
 
 
-def xen_reasons(described: Mapping[str, Any]) -> list[str]:
+def xen_reasons(described: Described) -> list[str]:
     """Say what speaks against the worker having run in a Xen guest; dom0 is no guest."""
-    host = described.get("host") or {}
+    host = described.host
     kind, capabilities = host.get("hypervisor_type"), host.get("xen_capabilities")
     if kind != "xen":
         return [f"the node is no Xen guest: /sys/hypervisor/type says {kind or 'nothing'}"]
@@ -168,12 +164,12 @@ def xen_reasons(described: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def pod_facts(pod: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
+def pod_facts(pod: Mapping[str, Any], described: Described) -> dict[str, Any]:
     """Return what is kept of the pod with every result."""
     metadata, spec, status = (pod.get(key) or {} for key in ("metadata", "spec", "status"))
     container: dict[str, Any] = next(iter(spec.get("containers") or ()), {})
     state: dict[str, Any] = next(iter(status.get("containerStatuses") or ()), {})
-    host = described.get("host") or {}
+    host = described.host
     return {
         "pod": metadata.get("name"),
         "pod_uid": metadata.get("uid"),
@@ -186,21 +182,20 @@ def pod_facts(pod: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str,
         "container_id": state.get("containerID"),
         "restarts": state.get("restartCount"),
         "limits": (container.get("resources") or {}).get("limits"),
-        "cpu_allowance": described.get("cpu_allowance"),
+        "cpu_allowance": described.cpu_allowance,
         "memory_limit_mb": host.get("memory_limit_mb"),
-        "cgroup": host.get("cgroup"),
+        "cgroup": described.cgroup,
         "hypervisor_type": host.get("hypervisor_type"),
         "device_ids": device_ids(described),
-        "pid": described.get("pid"),
+        "pid": described.pid,
         "taken_at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
 
 
-def device_ids(described: Mapping[str, Any]) -> dict[str, Any]:
+def device_ids(described: Described) -> dict[str, Any]:
     """Return by which names the worker knows its devices."""
-    devices = described.get("devices") or {}
     return {
-        "visible": (described.get("host") or {}).get("visible_devices"),
-        "nodes": list(devices.get("nodes") or ()),
-        "uuids": [gpu.get("uuid") for gpu in devices.get("gpus") or ()],
+        "visible": described.host.get("visible_devices"),
+        "nodes": list(described.device_nodes),
+        "uuids": [gpu.get("uuid") for gpu in described.gpus],
     }

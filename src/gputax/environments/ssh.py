@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from typing import Any
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.environments.image import lacks_gputax
 from gputax.environments.process import ChildProcess
 from gputax.errors import GputaxError, PreflightError, UsageError
@@ -47,21 +48,18 @@ class Ssh:
         words = [*SSH_WORDS, self._host, f"exec env PYTHONUNBUFFERED=1 {self._command}"]
         return ChildProcess(words, dict(os.environ), explain=self.explain)
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Tell which machine it was; ssh is a way to a place and no layer of its own."""
-        host = described.get("host") or {}
-        reasons = [] if host.get("hostname") else ["the worker does not tell on which machine it ran"]
-        return {
-            "layer": "none",
-            "active": not reasons,
-            **({"reasons": reasons} if reasons else {}),
+        reasons = [] if described.hostname else ["the worker does not tell on which machine it ran"]
+        facts = {
             "host": self._host,
-            "hostname": host.get("hostname"),
-            "kernel": host.get("kernel"),
-            "container_hints": host.get("container_hints"),
-            "cgroup": host.get("cgroup"),
-            "pid": described.get("pid"),
+            "hostname": described.hostname,
+            "kernel": described.host.get("kernel"),
+            "container_hints": described.host.get("container_hints"),
+            "cgroup": described.cgroup,
+            "pid": described.pid,
         }
+        return Evidence.of("none", reasons, facts)
 
     def explain(self, code: int, words: str) -> GputaxError | None:
         """Turn what ssh or the remote shell says into an error with its next step."""

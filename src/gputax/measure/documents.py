@@ -6,6 +6,8 @@ import dataclasses
 from typing import Any
 
 from gputax import __version__
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.errors import GputaxError
 from gputax.measure.run.cell import Measured
 from gputax.plan.cells import Cell
@@ -39,13 +41,11 @@ def empty_record(cells: tuple[Cell, ...], plan: str, timestamp: str) -> RunRecor
     )
 
 
-def described_record(
-    record: RunRecord, described: dict[str, Any], facts: dict[str, Any], evidence: dict[str, Any]
-) -> RunRecord:
+def described_record(record: RunRecord, described: Described, facts: dict[str, Any], evidence: Evidence) -> RunRecord:
     """Add what the worker told of its place, its device and its engine."""
-    host = described.get("host", {})
+    host = described.host
     device = str(facts["device"])
-    gpus = described.get("devices", {}).get("gpus") or []
+    gpus = described.gpus
     used = gpus[0] if device == "cuda" and gpus else {}
     name = device_name_of(described, facts)
     engine = {key: value for key, value in facts.items() if key not in ("notices", "prepare_s")}
@@ -55,7 +55,7 @@ def described_record(
             "device": device,
             "device_label": device_label(device, name),
             "gpu_info": _gpu_info(device, name, used),
-            "evidence": evidence,
+            "evidence": evidence.to_dict(),
             "fingerprint": {
                 "host": {
                     key: host.get(key)
@@ -68,9 +68,9 @@ def described_record(
                         "distribution",
                     )
                 },
-                "cpu_allowance": described.get("cpu_allowance"),
+                "cpu_allowance": described.cpu_allowance,
                 "gpus": gpus,
-                "packages": described.get("packages"),
+                "packages": described.packages,
                 "setups": setups,
             },
             "warnings": with_notices(record.warnings, [Notice.from_dict(item) for item in facts.get("notices", [])]),
@@ -132,7 +132,7 @@ def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: st
         throughput_half_width_percent=figures.throughput_half_width_percent,
         bytes_per_run=bytes_per_run or None,
         bandwidth_gb_per_s=bytes_per_run / figures.mean_ns if bytes_per_run else None,
-        evidence=dict(measured.evidence),
+        evidence=measured.evidence.to_dict(),
         session=session,
         load={**load.to_dict(), "official": cell.load.official},
         started_at=started_at,
@@ -162,14 +162,14 @@ def _verdict(measured: Measured) -> LoadGenVerdict | None:
     )
 
 
-def device_name_of(described: dict[str, Any], facts: dict[str, Any]) -> str:
+def device_name_of(described: Described, facts: dict[str, Any]) -> str:
     """Return the name of the device that the engine used, from what the worker told."""
     if facts.get("device_name"):
         return str(facts["device_name"])
     if facts["device"] == "cuda":
-        gpus = described.get("devices", {}).get("gpus") or [{}]
+        gpus = described.gpus or [{}]
         return str(gpus[0].get("name") or "unknown NVIDIA device")
-    return str(described.get("host", {}).get("cpu_model") or "unknown CPU")
+    return str(described.host.get("cpu_model") or "unknown CPU")
 
 
 def _gpu_info(device: str, name: str, gpu: dict[str, Any]) -> GpuInfo:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gputax.environments.connection import WorkerConnection
 from gputax.environments.environment import Environment
+from gputax.environments.evidence import Evidence
 from gputax.errors import WorkerError
 from gputax.measure.sizing import Pilot, pilot_load, read_pilot
 from gputax.measure.view import RunView
@@ -64,13 +65,10 @@ class WorkerSession:
             "prepare", setup=setup.to_dict(), stall_timeout_s=PREPARE_STALL_S, on_event=self._on_event
         )
 
-    def evidence(self) -> dict[str, Any]:
+    def evidence(self) -> Evidence:
         """Return what proves that the environment was active until now: the worker's account, held against others'."""
-        described = self.described
-        if driver_choice(self.setup).needed:
-            told = self.connection.call("describe", about="driver", stall_timeout_s=STALL_FLOOR_S)
-            described = {**described, **told}
-        return self.connection.environment.evidence(described)
+        uses_driver = driver_choice(self.setup).needed
+        return self.connection.proven(self.described, uses_driver=uses_driver, stall_timeout_s=STALL_FLOOR_S).evidence
 
     @property
     def usable(self) -> bool:

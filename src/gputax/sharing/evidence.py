@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence, unproven
 from gputax.kubernetes.nodes import MIG_RESOURCE, STRATEGY_LABEL, NodeFacts
 from gputax.plan.driver import SOFTWARE_DEVICE_NAME
+from gputax.plan.environment import PROXY
 from gputax.sharing.flavours.mig_profiles import memory_of_mb
 from gputax.sharing.flavours.offer import Offer, unmet
 from gputax.sharing.mps import CAP_TOLERANCE, mib, uncapped
@@ -18,15 +20,13 @@ DEVICE_WORDS: dict[Reached, str] = {"cuda": "the GPU", "software": "the software
 def technique_evidence(
     offer: Offer,
     node: NodeFacts,
-    tenants: Sequence[Mapping[str, Any]],
-    described: Sequence[Mapping[str, Any]],
+    tenants: Sequence[Evidence],
+    described: Sequence[Described],
     others_with_gpu: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> Evidence:
     """Hold the tenants' accounts against each other, against the node's and against what was switched on."""
     seen = [
-        Seen(
-            number, evidence, worker.get("devices") or {}, str((worker.get("host") or {}).get("visible_devices") or "")
-        )
+        Seen(number, evidence, worker.devices, str(worker.host.get("visible_devices") or ""))
         for number, (evidence, worker) in enumerate(zip(tenants, described, strict=True), start=1)
     ]
     reasons = [
@@ -36,63 +36,55 @@ def technique_evidence(
         *CHECKS[offer.technique](seen, node, offer),
     ]
     reached = {each.reached for each in seen}
-    return {
-        "layer": offer.technique,
-        "active": not reasons,
-        "reasons": reasons,
+    facts = {
         "node": node.name,
         "strategy": node.label(STRATEGY_LABEL) or None,
         "limits": offer.limits(),
         "device_ids": [list(each.mig_ids or each.gpu_ids) for each in seen],
         "driver_reports": [each.devices.get("cuda") for each in seen],
-        **warned(reached, offer.technique),
+        "reaches_device": reached == {"cuda"},
     }
+    return Evidence.of(
+        offer.technique, reasons, facts, warning=device_warning(reached, offer.technique), list_reasons=True
+    )
 
 
-def warned(reached: set[Reached], technique: str) -> dict[str, Any]:
+def device_warning(reached: set[Reached], technique: str) -> str:
     """Say so where the mechanics were shown without a GPU's work in them."""
     if reached == {"cuda"}:
-        return {"reaches_device": True}
+        return ""
     where = " and ".join(DEVICE_WORDS[each] for each in ("cuda", "software", "cpu") if each in reached)
-    text = f"the work ran on {where}: this says nothing of a GPU under {technique}"
-    return {"reaches_device": False, "warning": text}
+    return f"the work ran on {where}: this says nothing of a GPU under {technique}"
 
 
-def proxy_group_evidence(tenants: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def proxy_group_evidence(tenants: Sequence[Evidence]) -> Evidence:
     """Say whether one proxy of one node served all tenants, each as a tenant of its own."""
     reasons = own_reasons(tenants)
-    nodes = sorted({str(each.get("node")) for each in tenants})
+    nodes = sorted({str(each.fact("node")) for each in tenants})
     if len(nodes) != 1:
         reasons.append(f"the tenants ran on different nodes: {', '.join(nodes)}")
-    proxies = {(each.get("proxy_pod"), each.get("device")) for each in tenants}
+    proxies = {(each.fact("proxy_pod"), each.fact("device")) for each in tenants}
     if len(proxies) != 1:
         reasons.append(f"the tenants were served by {len(proxies)} proxies or devices")
-    numbers = [each.get("tenant") for each in tenants]
+    numbers = [each.fact("tenant") for each in tenants]
     if None in numbers or len(set(numbers)) != len(numbers):
         reasons.append("the proxy counts two tenants as one")
-    name = str(tenants[0].get("device") or "") if tenants else ""
+    name = str(tenants[0].fact("device") or "") if tenants else ""
     reached: Reached = "software" if name.startswith(SOFTWARE_DEVICE_NAME) else "cuda"
-    return {
-        "layer": "proxy",
-        "active": not reasons,
-        "reasons": reasons,
+    facts = {
         "node": ", ".join(nodes),
-        "proxy_pod": tenants[0].get("proxy_pod") if tenants else None,
+        "proxy_pod": tenants[0].fact("proxy_pod") if tenants else None,
         "device": name or None,
         "tenants_of_the_proxy": numbers,
-        **warned({reached}, "the proxy"),
+        "reaches_device": reached == "cuda",
     }
+    return Evidence.of(PROXY, reasons, facts, warning=device_warning({reached}, "the proxy"), list_reasons=True)
 
 
-def own_reasons(tenants: Sequence[Mapping[str, Any]]) -> list[str]:
+def own_reasons(tenants: Sequence[Evidence]) -> list[str]:
     """Say what speaks against single tenants, and against their being several."""
-    reasons = [
-        f"tenant {number}: {reason}"
-        for number, evidence in enumerate(tenants, start=1)
-        if evidence.get("active") is not True
-        for reason in evidence.get("reasons") or ("nothing proves it",)
-    ]
-    pods = [each.get("pod_uid") or each.get("pod") for each in tenants]
+    reasons = unproven(tenants)
+    pods = [each.fact("pod_uid") or each.fact("pod") for each in tenants]
     if len(set(pods)) != len(pods):
         reasons.append("two tenants are the same pod")
     return reasons
@@ -100,7 +92,7 @@ def own_reasons(tenants: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _place(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
     reasons = []
-    nodes = {str(each.evidence.get("node")) for each in seen}
+    nodes = {str(each.evidence.fact("node")) for each in seen}
     if nodes != {node.name}:
         reasons.append(f"the tenants ran on {', '.join(sorted(nodes))}, not all on {node.name}")
     missing = [f"the node no longer shows it: {words}" for words in unmet(node, offer)]

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from gputax.environments.described import Described
 from gputax.environments.environment import Environment
+from gputax.environments.evidence import Evidence
 from gputax.errors import PreflightError
 from gputax.plan.cells import Setup
 from gputax.plan.techniques import Entitlement, Technique
@@ -51,10 +53,8 @@ class SharedPlace(Protocol):
         """Return the tenants; none of them is started yet."""
         ...
 
-    def evidence(
-        self, technique: Technique, tenants: Sequence[Mapping[str, Any]], described: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any]:
-        """Return what proves the technique over all tenants (`active`, `reasons`, effective limits).
+    def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
+        """Return what proves the technique over all tenants, with the effective limits.
 
         `tenants` are the tenants' own evidences, `described` their workers' descriptions, both taken after the load.
         """

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gputax.environments.evidence import Evidence
 from gputax.plan.driver import SOFTWARE_DEVICE_NAME
 
 Reached = Literal["cuda", "software", "cpu"]
@@ -16,7 +17,7 @@ class Seen:
     """One tenant, as the cluster and its own worker tell."""
 
     number: int
-    evidence: Mapping[str, Any]
+    evidence: Evidence
     devices: Mapping[str, Any]
     visible: str
     """NVIDIA_VISIBLE_DEVICES, as the container has it."""
@@ -59,4 +60,4 @@ class Seen:
     @property
     def resources(self) -> Mapping[str, Any]:
         """What its pod asked for."""
-        return self.evidence.get("limits") or {}
+        return self.evidence.fact("limits") or {}

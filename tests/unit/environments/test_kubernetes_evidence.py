@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gputax.environments.described import Described
 from gputax.environments.image import limit_reasons
 from gputax.environments.inside import Inside, inside_reasons
 from gputax.environments.kubernetes import pod_facts, pod_reasons, xen_reasons
@@ -12,7 +13,7 @@ from gputax.errors import PreflightError, UsageError
 UID = "c4329e87-929c-4b23-a733-c852f459269c"
 
 
-def described(**host: Any) -> dict[str, Any]:
+def described(**host: Any) -> Described:
     facts = {
         "hostname": "p",
         "cgroup": f"/kubepods/pod{UID}/5bcb",
@@ -20,7 +21,8 @@ def described(**host: Any) -> dict[str, Any]:
         "cores_online": 8,
         **host,
     }
-    return {"host": facts, "cpu_allowance": {"quota_cpus": 2.0, "affinity": [0, 1, 2, 3]}, "devices": {}, "pid": 8}
+    allowance = {"quota_cpus": 2.0, "affinity": [0, 1, 2, 3]}
+    return Described({"host": facts, "cpu_allowance": allowance, "devices": {}, "pid": 8})
 
 
 def pod(**status: Any) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def test_a_worker_in_its_pod_is_proven() -> None:
         (pod(containerStatuses=[{"restartCount": 2}]), described(), "started 2 times again"),
     ],
 )
-def test_what_speaks_against_it_is_told(live: dict[str, Any], told: dict[str, Any], reason: str) -> None:
+def test_what_speaks_against_it_is_told(live: dict[str, Any], told: Described, reason: str) -> None:
     (only,) = pod_reasons(live, told)
     assert reason in only
 
@@ -67,7 +69,7 @@ def test_a_systemd_cgroup_and_a_cgroup_namespace_are_no_reason() -> None:
     ("quota", "cpus", "holds"), [(2.0, 2, True), (None, 4, True), (None, 2, False), (2.5, 2, False), (8.0, 4, True)]
 )
 def test_a_limit_is_a_quota_or_an_affinity_of_that_size(quota: float | None, cpus: int, holds: bool) -> None:
-    told = {"cpu_allowance": {"quota_cpus": quota, "affinity": [0, 1, 2, 3]}}
+    told = Described({"cpu_allowance": {"quota_cpus": quota, "affinity": [0, 1, 2, 3]}})
     assert (limit_reasons(told, cpus) == []) is holds
 
 
@@ -81,14 +83,15 @@ def test_a_limit_is_a_quota_or_an_affinity_of_that_size(quota: float | None, cpu
     ],
 )
 def test_only_a_xen_guest_is_one(host: dict[str, Any], guest: bool) -> None:
-    assert (xen_reasons({"host": host}) == []) is guest
+    assert (xen_reasons(Described({"host": host})) == []) is guest
 
 
 def test_a_pod_seen_from_within_knows_itself() -> None:
     environ = {"GPUTAX_POD": "p", "GPUTAX_POD_UID": UID}
     assert inside_reasons(environ, described()) == []
     assert "GPUTAX_POD_UID is not set" in inside_reasons({}, described())[0]
-    unlimited = described() | {"cpu_allowance": {"quota_cpus": None, "affinity": list(range(8))}}
+    allowance = {"quota_cpus": None, "affinity": list(range(8))}
+    unlimited = Described({**described().to_dict(), "cpu_allowance": allowance})
     assert "no CPU limit" in inside_reasons(environ, unlimited)[0]
 
 
@@ -102,6 +105,5 @@ def test_inside_is_for_pods_and_a_tenant_needs_its_proxy() -> None:
 def test_the_evidence_of_a_pod_that_is_no_xen_guest_refuses() -> None:
     environ = {"GPUTAX_POD": "p", "GPUTAX_POD_UID": UID, "GPUTAX_NODE": "n"}
     evidence = Inside("k8s+xen", environ=environ).evidence(described())
-    assert evidence["active"] is False
-    assert evidence["layer"] == "xen"
-    assert evidence["reasons"] == ["the node is no Xen guest: /sys/hypervisor/type says nothing"]
+    assert (evidence.layer, evidence.active) == ("xen", False)
+    assert evidence.reasons == ("the node is no Xen guest: /sys/hypervisor/type says nothing",)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.kubernetes.nodes import NodeFacts
 from gputax.sharing.evidence import proxy_group_evidence, technique_evidence
 from gputax.sharing.flavours.flavour import Wish, offer_for
@@ -61,7 +63,9 @@ def judged(technique: str, workers: list[dict[str, Any]], **changes: Any) -> dic
     chosen: Offer = changes.pop("offer", None) or offer(technique)
     tenants = changes.pop("tenants", None)
     tenants = tenants or [tenant(number, chosen.resource) for number in range(1, len(workers) + 1)]
-    return technique_evidence(chosen, changes.pop("node", None) or node(technique), tenants, workers, **changes)
+    told, described = [Evidence(each) for each in tenants], [Described(each) for each in workers]
+    shown = changes.pop("node", None) or node(technique)
+    return technique_evidence(chosen, shown, told, described, **changes).to_dict()
 
 
 def slices(*numbers: int, **devices: Any) -> list[dict[str, Any]]:
@@ -275,11 +279,11 @@ def test_the_software_device_s_own_size_is_the_whole_where_nobody_tells_another(
     assert not judged("mps", [worker(cuda=whole, mps=PIPE)] * 3, node=bare, offer=chosen)["active"]
 
 
-def behind_proxy(number: int, **changes: Any) -> dict[str, Any]:
-    return {
+def behind_proxy(number: int, **changes: Any) -> Evidence:
+    return Evidence({
         "active": True, "pod": f"t-{number}", "node": "n", "proxy_pod": "proxy", "device": "NVIDIA A100",
         "tenant": number, **changes,
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -293,11 +297,11 @@ def behind_proxy(number: int, **changes: Any) -> dict[str, Any]:
     ],
 )
 def test_one_proxy_serves_all_tenants(changes: dict[str, Any], words: str) -> None:
-    shown = proxy_group_evidence([behind_proxy(1), behind_proxy(2, **changes)])
+    shown = proxy_group_evidence([behind_proxy(1), behind_proxy(2, **changes)]).to_dict()
     assert shown["active"] is not bool(words)
     assert words in " ".join(shown["reasons"])
 
 
 def test_a_proxy_of_the_software_device_is_labelled() -> None:
     software = [behind_proxy(number, device="gputax software device") for number in (1, 2)]
-    assert proxy_group_evidence(software)["reaches_device"] is False
+    assert proxy_group_evidence(software).fact("reaches_device") is False

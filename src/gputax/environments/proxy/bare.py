@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
+from gputax.environments.described import Described
 from gputax.environments.driver import driver_library, library_variables
+from gputax.environments.evidence import Evidence
 from gputax.environments.local_worker import start_local_worker
 from gputax.environments.native_parts import LIBVGPU, native_part
 from gputax.environments.process import ChildProcess
@@ -23,6 +24,7 @@ from gputax.environments.proxy.server import (
 )
 from gputax.errors import GputaxError, UsageError
 from gputax.plan.driver import DriverChoice
+from gputax.plan.environment import PROXY
 
 
 class BareProxy:
@@ -62,13 +64,12 @@ class BareProxy:
             variables = stack.enter_context(library_variables(libvgpu, os.environ))
             yield {**variables, SOCKET_VARIABLE: str(address.socket)}
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Hold the worker's own account of its driver against the proxy's."""
-        driver = described.get("driver") or {}
         if self._address is None:
-            return {"layer": "proxy", "active": False, "reasons": ["no proxy was started"]}
+            return Evidence.of(PROXY, ["no proxy was started"])
         try:
             status = self._address.status()
         except GputaxError as error:
-            return {"layer": "proxy", "active": False, "reasons": [error.what]}
-        return proxy_evidence(driver, status, self._intended)
+            return Evidence.of(PROXY, [error.what])
+        return proxy_evidence(described.driver or {}, status, self._intended)

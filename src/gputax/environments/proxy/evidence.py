@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gputax.environments.evidence import Evidence
+from gputax.plan.environment import PROXY
+
 MOST_SHOWN = 3
 
 
@@ -20,7 +23,7 @@ class Intended:
     """Whether worker and proxy number processes alike; two pods do not."""
 
 
-def proxy_evidence(driver: Mapping[str, Any], status: Mapping[str, Any], intended: Intended) -> dict[str, Any]:
+def proxy_evidence(driver: Mapping[str, Any], status: Mapping[str, Any], intended: Intended) -> Evidence:
     """Hold what the worker tells against what the proxy tells; `active` only if nothing speaks against it."""
     vgpu = driver.get("vgpu") or {}
     tenant = tenant_of(status, vgpu.get("tenant"))
@@ -31,10 +34,7 @@ def proxy_evidence(driver: Mapping[str, Any], status: Mapping[str, Any], intende
         *(_calls(worker_calls, proxy_calls) if tenant is not None else []),
         *_backend(vgpu, status, intended),
     ]
-    return {
-        "layer": "proxy",
-        "active": not reasons,
-        "reasons": reasons,
+    facts = {
         "library": driver.get("library"),
         "backend": status.get("backend"),
         "device": status.get("device"),
@@ -48,6 +48,7 @@ def proxy_evidence(driver: Mapping[str, Any], status: Mapping[str, Any], intende
         "proxy_pid": status.get("pid"),
         "pid": driver.get("pid"),
     }
+    return Evidence.of(PROXY, reasons, facts, list_reasons=True)
 
 
 def tenant_of(status: Mapping[str, Any], number: Any) -> Mapping[str, Any] | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from typing import Any
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.environments.image import NATIVE_VARIABLES, software_settings
 from gputax.environments.kubernetes import Kubernetes
 from gputax.environments.process import ChildProcess
@@ -16,6 +17,7 @@ from gputax.errors import GputaxError, UsageError
 from gputax.kubernetes.objects import APP, LIBVGPU_DIRECTORY, ROLE_LABEL, PodPlan
 from gputax.kubernetes.proxy_objects import STATUS, proxy_plan, proxy_variables
 from gputax.kubernetes.watch import state_of
+from gputax.plan.environment import PROXY
 
 
 class KubernetesProxy(Kubernetes):
@@ -38,25 +40,23 @@ class KubernetesProxy(Kubernetes):
         """Return the tenant's pod: on the proxy's node, with its socket and without any device."""
         return replace(super().plan(), node=self._node or self._options.node, tenant_of_proxy=True)
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Hold the worker's own account of its driver against the proxy's, and both against the pods."""
         place = super().evidence(described)
-        reasons = list(place.pop("reasons", ()))
-        nodes = (described.get("devices") or {}).get("nodes") or ()
-        if nodes:
-            reasons.append(f"the tenant's pod has device nodes of its own: {', '.join(nodes)}")
-        driver = described.get("driver")
-        if driver is None:
-            return {**place, "layer": "proxy", "active": False, "reasons": [*reasons, "the driver was not asked yet"]}
+        reasons = list(place.reasons)
+        if described.device_nodes:
+            reasons.append(f"the tenant's pod has device nodes of its own: {', '.join(described.device_nodes)}")
+        if described.driver is None:
+            return place.below(PROXY, [*reasons, "the driver was not asked yet"])
         try:
             answer = self._pods.cluster.run_in_pod(self._proxy_pod, STATUS)
             status = json.loads(answer)
         except (GputaxError, ValueError) as error:
-            return {**place, "layer": "proxy", "active": False, "reasons": [*reasons, f"the proxy is silent: {error}"]}
+            return place.below(PROXY, [*reasons, f"the proxy is silent: {error}"])
         intended = Intended(f"{LIBVGPU_DIRECTORY}/libcuda.so.1", DEFAULT_TRANSPORT, same_pid_namespace=False)
-        told = proxy_evidence(driver, status, intended)
-        reasons += told["reasons"]
-        return {**place, **told, "active": not reasons, "reasons": reasons, "proxy_pod": self._proxy_pod}
+        told = proxy_evidence(described.driver, status, intended)
+        facts = {**told.facts, "proxy_pod": self._proxy_pod}
+        return place.below(PROXY, [*reasons, *told.reasons], facts, list_reasons=True)
 
     def _variables(self) -> dict[str, str]:
         return {**NATIVE_VARIABLES, **proxy_variables()}

@@ -41,9 +41,9 @@ def comparison_of(
         for each in part.notices
     ]
     warnings += [
-        WarningRecord(code="technique", text=f"{side.spec.label}: {side.evidence()['warning']}")
+        WarningRecord(code="technique", text=f"{side.spec.label}: {side.evidence().warning}")
         for side in (a, b)
-        if side.evidence().get("warning")
+        if side.evidence().warning
     ]
     warnings += busy_hosts(a, b)
     left = [workload for workload in request.parts if workload not in parts]
@@ -109,8 +109,8 @@ def _scheduled_apart(a: WorkerSide, b: WorkerSide) -> bool:
 
 def write_duet(store: ResultDirectory, comparison: Comparison, parts: Parts, a: WorkerSide, b: WorkerSide) -> None:
     """Write the pairs, their samples and the document; of several workloads each has a directory of its own."""
-    store.write_json("environment-a.json", a.described)
-    store.write_json("environment-b.json", b.described)
+    store.write_json("environment-a.json", a.described.to_dict())
+    store.write_json("environment-b.json", b.described.to_dict())
     for workload, data in parts.items():
         prefix = f"{workload.replace(':', '_')}/" if len(parts) > 1 else ""
         _write_pairs(store, prefix, data)
@@ -181,8 +181,8 @@ def _side(spec: SideSpec, side: WorkerSide) -> SideRecord:
         device_label=device_label(device, device_name_of(side.described, side.facts)),
         source="measured now",
         format="duet",
-        fingerprint={**side.facts, "cpu_allowance": side.described.get("cpu_allowance")},
-        evidence=side.evidence(),
+        fingerprint={**side.facts, "cpu_allowance": side.described.cpu_allowance},
+        evidence=side.evidence().to_dict(),
     )
 
 

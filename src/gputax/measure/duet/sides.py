@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.errors import ResultsError
 from gputax.measure.duet.pairs import Slot
 from gputax.measure.session import WorkerSession
@@ -54,7 +56,7 @@ class WorkerSide:
         self._batch = batch
         self._stall_timeout_s = stall_timeout_s
         self._environment = environment_named(spec.environment, driver_choice(spec.setup), places, spec.options)
-        self._evidence: dict[str, Any] = {}
+        self._evidence = Evidence()
         self._others_percent: list[float] = []
         self.load_for: LoadForSeed | None = None
         self._session = self._started()
@@ -66,7 +68,7 @@ class WorkerSide:
         return self._session.facts
 
     @property
-    def described(self) -> dict[str, Any]:
+    def described(self) -> Described:
         """What the worker told of its place."""
         return self._session.described
 
@@ -79,17 +81,16 @@ class WorkerSide:
         behind_proxy = PROXY in EnvironmentName.parse(self.spec.environment).layers
         return 0.0 if behind_proxy else statistics.median(self._others_percent)
 
-    def evidence(self) -> dict[str, Any]:
+    def evidence(self) -> Evidence:
         """What proved that the environment was active, when it was last asked."""
         return self._evidence
 
     def prove(self) -> None:
         """Take the evidence of all that this worker has done; without it there is no number."""
         self._evidence = self._session.evidence()
-        if self._evidence.get("active") is not True:
-            reasons = "; ".join(map(str, self._evidence.get("reasons") or ())) or "nothing proves it"
+        if not self._evidence.active:
             raise ResultsError(
-                f"INVALID: {self.spec.environment} was not active: {reasons}",
+                f"INVALID: {self.spec.environment} was not active: {self._evidence.why_not}",
                 where=f"side {self.spec.label}",
                 next_step="nothing was kept: a layer without evidence gives no number",
             )

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.errors import CellError
 from gputax.measure.neighbours.crash import CrashLoop, CrashOutcome, together
 from gputax.measure.neighbours.slots import VictimSlot, counted_slot, no_run_counts, slot_order
@@ -37,12 +39,12 @@ class CellResult:
     """All that one victim and one kind of neighbour brought, restart by restart."""
 
     slots: list[VictimSlot] = field(default_factory=list)
-    evidences: list[dict[str, Any]] = field(default_factory=list)
+    evidences: list[Evidence] = field(default_factory=list)
     """Of the technique over both tenants, after each restart."""
     notices: list[Notice] = field(default_factory=list)
     crash: CrashOutcome | None = None
     facts: dict[str, Any] = field(default_factory=dict)
-    described: dict[str, Any] = field(default_factory=dict)
+    described: Described = field(default_factory=Described)
     aggressor_facts: dict[str, Any] = field(default_factory=dict)
 
     def reasons(self) -> list[str]:
@@ -51,8 +53,8 @@ class CellResult:
             dict.fromkeys(
                 str(reason)
                 for evidence in self.evidences
-                if evidence.get("active") is not True
-                for reason in evidence.get("reasons") or ("nothing proves that the technique was active",)
+                if not evidence.active
+                for reason in evidence.reasons or ("nothing proves that the technique was active",)
             )
         )
 
@@ -194,7 +196,7 @@ class _Restart:
     def prove(self, place: SharedPlace, technique: Technique, result: CellResult) -> None:
         """Take the evidence of both tenants after their last slot."""
         told = [proven(each, self._device) for each in (self.victim.connection, self.neighbour.connection)]
-        evidences, described = [evidence for evidence, _ in told], [described for _, described in told]
+        evidences, described = [each.evidence for each in told], [each.described for each in told]
         result.evidences.append(place.evidence(technique, evidences, described))
         result.aggressor_facts = self.neighbour.facts
 

@@ -183,7 +183,7 @@ class _Neighbours:
         plan, cell = self._request.plan, f"{technique.name}-{kind}"
         result = measure_beside(self._place, technique, plan, kind, self._view)
         self._store.write_samples(f"samples/neighbour-{cell}.parquet", sample_columns(result.slots))
-        self._store.write_json("environment.json", result.described)
+        self._store.write_json("environment.json", result.described.to_dict())
         record = described_by(self.record, result.facts, result.described, cell, result)
         if self.record.neighbours:
             refuse_other_conditions(self.record.fingerprint, record.fingerprint, str(self._store.path))

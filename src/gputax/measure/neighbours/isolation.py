@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gputax.environments.connection import WorkerConnection
+from gputax.environments.evidence import Evidence
 from gputax.errors import CellError, WorkerError
 from gputax.measure.neighbours.cell import parts_of
 from gputax.measure.neighbours.crash import CrashOutcome
@@ -44,7 +45,7 @@ def try_isolation(place: SharedPlace, technique: Technique, plan: SharePlan, dev
         fills = ask.fills(holder, reader)
         place_held = ask(holder, "hold")
         told = [proven(each, device) for each in (holder, reader)]
-        evidence = place.evidence(technique, [each for each, _ in told], [each for _, each in told])
+        evidence = place.evidence(technique, [each.evidence for each in told], [each.described for each in told])
         attempts = ask.attempts(reader, place_held)
         control = ask.control(holder)
         for each in (holder, reader):
@@ -55,7 +56,7 @@ def try_isolation(place: SharedPlace, technique: Technique, plan: SharePlan, dev
         for each in started:
             each.end()
     rows = [
-        judged_quota(technique, family_of(device), fills, quota_of([each for each, _ in told])),
+        judged_quota(technique, family_of(device), fills, quota_of([each.evidence for each in told])),
         judged_foreign_memory(technique, attempts, control=control),
     ]
     return [_unproven(row, evidence) for row in rows]
@@ -110,9 +111,9 @@ class _Asking:
             return [{"way": "reading at the other's address", "outcome": f"the reader {error.what}", "found": False}]
 
 
-def quota_of(evidences: Sequence[Mapping[str, Any]]) -> int | None:
+def quota_of(evidences: Sequence[Evidence]) -> int | None:
     """Return the memory that a tenant's evidence says it may have at most."""
-    given = [each["memory_limit_bytes"] for each in evidences if each.get("memory_limit_bytes")]
+    given = [each.fact("memory_limit_bytes") for each in evidences if each.fact("memory_limit_bytes")]
     return int(min(given)) if given else None
 
 
@@ -210,11 +211,11 @@ def _crash_text(outcome: CrashOutcome) -> str:
     )
 
 
-def _unproven(row: IsolationRow, evidence: Mapping[str, Any]) -> IsolationRow:
+def _unproven(row: IsolationRow, evidence: Evidence) -> IsolationRow:
     """Take the verdict from a row whose technique was not proven to be there."""
-    if evidence.get("active") is True:
+    if evidence.active:
         return row
-    reasons = "; ".join(map(str, evidence.get("reasons") or ("nothing proves it",)))
+    reasons = evidence.why_not
     return row.model_copy(update={"passed": None, "text": f"the technique was not active ({reasons}): {row.text}"})
 
 

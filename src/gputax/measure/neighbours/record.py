@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gputax import __version__
+from gputax.environments.described import Described
 from gputax.measure.documents import device_name_of
 from gputax.measure.neighbours.cell import CellResult
 from gputax.measure.neighbours.slots import ORDER
@@ -58,17 +59,17 @@ def shown_cells(plan: SharePlan, victim: str, kinds: int) -> tuple[Cell, ...]:
 
 
 def described_by(
-    record: SharingRecord, facts: dict[str, Any], described: dict[str, Any], cell: str, result: CellResult
+    record: SharingRecord, facts: dict[str, Any], described: Described, cell: str, result: CellResult
 ) -> SharingRecord:
     """Add what the victim's worker told of its place and device, and what the neighbour really did."""
     device = str(facts["device"])
-    host = described.get("host") or {}
+    host = described.host
     neighbours = {**record.fingerprint.get("neighbours", {})}
     kind = cell.rpartition("-")[2]
     neighbours[cell] = {
         "about": AGGRESSORS[kind, family_of(device)].about,
         "facts": {key: value for key, value in result.aggressor_facts.items() if key not in ("notices", "prepare_s")},
-        "evidence": result.evidences[-1] if result.evidences else {},
+        "evidence": result.evidences[-1].to_dict() if result.evidences else {},
         "crashes": list(result.crash.ends) if result.crash else [],
     }
     return record.model_copy(
@@ -78,8 +79,8 @@ def described_by(
             "claim": _claim(record.workload, facts),
             "fingerprint": {
                 "host": {key: host.get(key) for key in HOST_FACTS},
-                "gpus": (described.get("devices") or {}).get("gpus") or [],
-                "packages": described.get("packages"),
+                "gpus": described.gpus,
+                "packages": described.packages,
                 "victim": {key: value for key, value in facts.items() if key not in ("notices", "prepare_s")},
                 "neighbours": neighbours,
             },

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gputax.environments.connection import WorkerConnection
+from gputax.environments.evidence import Proven
 from gputax.errors import GputaxError, PreflightError, WorkerError
 from gputax.measure.session import PREPARE_STALL_S, STALL_FLOOR_S, WorkerSession
 from gputax.measure.view import SilentView
@@ -25,7 +24,7 @@ class AggressorWorker:
         self.connection = WorkerConnection(tenant.environment)
         try:
             self.described = self.connection.describe()
-            affinity = (self.described.get("cpu_allowance") or {}).get("affinity") or [0]
+            affinity = self.described.affinity or (0,)
             # Not the threads of a polite tenant: all that it may use, which is what others have to fear.
             threads = len(affinity) if family_of(device) == "cpu" else 1
             setup = aggressor_setup(kind, tenant.setup, device, threads, crash_after_ms)
@@ -54,12 +53,9 @@ def victim_session(tenant: Tenant) -> WorkerSession:
     return WorkerSession(tenant.environment, tenant.setup, SilentView())
 
 
-def proven(connection: WorkerConnection, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def proven(connection: WorkerConnection, device: str) -> Proven:
     """Return a tenant's evidence after the load and its worker's description, with what it tells of its driver."""
-    described = connection.describe()
-    if family_of(device) == "driver":
-        described |= connection.call("describe", about="driver", stall_timeout_s=STALL_FLOOR_S)
-    return connection.environment.evidence(described), described
+    return connection.proven(uses_driver=family_of(device) == "driver", stall_timeout_s=STALL_FLOOR_S)
 
 
 def common_now_ns(one: WorkerConnection, other: WorkerConnection) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from gputax.environments.evidence import Evidence
 from gputax.measure import rates
 from gputax.measure.session import Observation, WorkerSession
 from gputax.measure.sizing import (
@@ -59,7 +59,7 @@ class Measured:
     attempts: tuple[Attempt, ...] = ()
     rate_source: str = ""
 
-    evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    evidence: Evidence = dataclasses.field(default_factory=Evidence)
 
     @property
     def valid(self) -> bool:
@@ -67,14 +67,14 @@ class Measured:
         spoilt = any(notice.code in SPOILING for notice in self.notices)
         return (self.log is None or self.log.valid) and not spoilt
 
-    def proven(self, evidence: Mapping[str, Any]) -> Measured:
+    def proven(self, evidence: Evidence) -> Measured:
         """Return the cell with its evidence; a layer without it gives no number that may be believed."""
         notices = self.notices
-        if evidence.get("active") is not True:
-            reasons = "; ".join(map(str, evidence.get("reasons") or ())) or "nothing proves it"
-            notices = (*notices, Notice("no-evidence", f"INVALID: {self.cell.environment} was not active: {reasons}"))
-        if evidence.get("warning"):
-            notices = (*notices, Notice("technique", str(evidence["warning"])))
+        if not evidence.active:
+            text = f"INVALID: {self.cell.environment} was not active: {evidence.why_not}"
+            notices = (*notices, Notice("no-evidence", text))
+        if evidence.warning:
+            notices = (*notices, Notice("technique", evidence.warning))
         return dataclasses.replace(self, notices=notices, evidence=evidence)
 
     @property

@@ -135,7 +135,7 @@ class Run:
         described = described_record(self.record, session.described, session.facts, session.evidence())
         if self.record.benchmarks:
             refuse_other_conditions(self.record.fingerprint, described.fingerprint, str(self._store.path))
-        self._store.write_json("environment.json", session.described)
+        self._store.write_json("environment.json", session.described.to_dict())
         self.record = described
         return session
 
@@ -157,7 +157,7 @@ class Run:
         """Return the run's evidence: that of its last cell, but one cell without it leaves the run without."""
         cells = [each.evidence for each in self.record.benchmarks if each.evidence]
         broken = next((each for each in cells if each.get("active") is not True), None)
-        return dict(broken or measured.evidence)
+        return dict(broken or measured.evidence.to_dict())
 
     def _fail(self, cell: Cell, error: GputaxError) -> None:
         # An engine that threw leaves its worker in an unknown state: the next cell gets a new one.

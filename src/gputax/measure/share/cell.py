@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gputax.environments.evidence import Evidence
 from gputax.errors import CellError, ResultsError
 from gputax.measure.share.group import Proof, Released, TenantGroup
 from gputax.measure.share.notices import cell_notices, stretched_text
@@ -44,7 +45,7 @@ class SharedMeasurement:
     columns: Columns
     """All runs of all tenants, the dropped ones too: `kept` says which lie in the window."""
     proof: Proof
-    evidence: Mapping[str, Any]
+    evidence: Evidence
     facts: tuple[Mapping[str, Any], ...]
     switched: Switched
     notices: tuple[Notice, ...]
@@ -54,7 +55,7 @@ class SharedMeasurement:
     @property
     def valid(self) -> bool:
         """Whether the technique was proven; without that there is no number."""
-        return self.evidence.get("active") is True and all(each.get("active") is True for each in self.proof.evidences)
+        return all(each.active for each in (self.evidence, *self.proof.evidences))
 
 
 def measure_shared_cell(
@@ -122,7 +123,7 @@ def judge(
     tenants: Sequence[Tenant],
     released: Released,
     proof: Proof,
-    evidence: Mapping[str, Any],
+    evidence: Evidence,
     facts: tuple[Mapping[str, Any], ...],
     switched: Switched,
 ) -> SharedMeasurement:

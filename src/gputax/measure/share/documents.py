@@ -44,12 +44,12 @@ def empty_sharing(plan: SharePlan, timestamp: str, command: str) -> SharingRecor
 def described_sharing(record: SharingRecord, measured: SharedMeasurement) -> SharingRecord:
     """Add what the first tenant told of its place, its device and its engine."""
     described, facts = measured.proof.described[0], dict(measured.facts[0])
-    host, device = described.get("host") or {}, str(facts["device"])
+    host, device = described.host, str(facts["device"])
     engine = {key: value for key, value in facts.items() if key not in ("notices", "prepare_s")}
     keys = ("cpu_model", "cores_online", "kernel", "hypervisor", "governors", "distribution")
     # In a pod the host's name is the pod's, and every technique has pods of its own: the machine is the node.
-    machine = measured.proof.evidences[0].get("node") or host.get("hostname")
-    gpus = (described.get("devices") or {}).get("gpus") or []
+    machine = measured.proof.evidences[0].fact("node") or host.get("hostname")
+    gpus = described.gpus
     notices = [Notice.from_dict(item) for item in facts.get("notices", [])]
     return record.model_copy(
         update={
@@ -59,7 +59,7 @@ def described_sharing(record: SharingRecord, measured: SharedMeasurement) -> Sha
             "fingerprint": {
                 "host": {"hostname": machine, **{key: host.get(key) for key in keys}},
                 "gpus": [{key: gpu.get(key) for key in STEADY_GPU_FACTS} for gpu in gpus],
-                "packages": described.get("packages"),
+                "packages": described.packages,
                 "setups": {**record.fingerprint.get("setups", {}), measured.cell.technique: engine},
             },
             "warnings": with_notices(record.warnings, notices),
@@ -115,13 +115,13 @@ def shared_cell_document(measured: SharedMeasurement, started_at: str, session: 
                 p90_ms=one.p90_ms,
                 p99_ms=one.p99_ms,
                 samples_file=samples_name(cell),
-                evidence=evidence,
+                evidence=evidence.to_dict(),
             )
             for number, (tenant, facts, one, evidence) in enumerate(
                 zip(measured.tenants, measured.facts, measured.each, measured.proof.evidences, strict=True), start=1
             )
         ),
-        evidence={**measured.evidence, "switched": dict(measured.switched.facts)},
+        evidence={**measured.evidence.to_dict(), "switched": dict(measured.switched.facts)},
         switched_s=measured.switched.seconds,
         valid=measured.valid,
         warnings=with_notices((), measured.notices),

@@ -206,7 +206,7 @@ class ShareRun:
         document = shared_cell_document(measured, started_at, len(self.record.sessions))
         if self._request.prometheus:
             document = self._cross_checked(measured, document)
-        self._environments[cell.technique] = measured.proof.described[0]
+        self._environments[cell.technique] = measured.proof.described[0].to_dict()
         self._store.write_json("environment.json", self._environments)
         self._store.write_samples(samples_name(cell), measured.columns)
         cells = (*self.record.cells, document)
@@ -218,7 +218,7 @@ class ShareRun:
         """Ask Prometheus for the same mean; one that does not answer leaves a warning and no hole."""
         from gputax.measure.share.cross_check import cross_check
 
-        pods = [str(evidence["pod"]) for evidence in measured.proof.evidences if evidence.get("pod")]
+        pods = [str(each.fact("pod")) for each in measured.proof.evidences if each.fact("pod")]
         found = cross_check(
             self._request.prometheus,
             measured.window.seconds,

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from gputax.environments.described import Described
 from gputax.environments.environment import Environment, WorkerProcess
+from gputax.environments.evidence import Evidence, Proven
 from gputax.errors import CellError, PreflightError
 from gputax.measure.session import FIRST_RUN_STALL_S, Observation, WorkerSession
 from gputax.measure.threads import in_parallel
@@ -41,8 +43,8 @@ class Released:
 class Proof:
     """What tenants told after a load: their environments' evidence, and their own descriptions."""
 
-    evidences: tuple[dict[str, Any], ...]
-    described: tuple[dict[str, Any], ...]
+    evidences: tuple[Evidence, ...]
+    described: tuple[Described, ...]
 
 
 class TenantGroup:
@@ -83,15 +85,13 @@ class TenantGroup:
     def proof(self) -> Proof:
         """Ask every worker and its environment after the load."""
 
-        def ask(number: int) -> tuple[dict[str, Any], dict[str, Any]]:
-            connection = self.sessions[number].connection
-            described = connection.describe()
-            if driver_choice(self.sessions[number].setup).needed:
-                described |= connection.call("describe", about="driver", stall_timeout_s=CLOCK_TIMEOUT_S)
-            return connection.environment.evidence(described), described
+        def ask(number: int) -> Proven:
+            session = self.sessions[number]
+            uses_driver = driver_choice(session.setup).needed
+            return session.connection.proven(uses_driver=uses_driver, stall_timeout_s=CLOCK_TIMEOUT_S)
 
         answers = self._all(ask)
-        return Proof(tuple(evidence for evidence, _ in answers), tuple(described for _, described in answers))
+        return Proof(tuple(each.evidence for each in answers), tuple(each.described for each in answers))
 
     def close(self) -> None:
         """End all workers in good order."""
@@ -147,9 +147,9 @@ class TenantGroup:
         return told_ns, told_ns - time.perf_counter_ns(), told_ns - before_ns
 
     def _refuse_different_clocks(self) -> None:
-        boots = {(each.described.get("host") or {}).get("boot_id") for each in self.sessions}
+        boots = {each.described.host.get("boot_id") for each in self.sessions}
         bounds = [self._clock(session)[1:] for session in self.sessions]
-        hosts = {str((each.described.get("host") or {}).get("hostname")) for each in self.sessions}
+        hosts = {str(each.described.hostname) for each in self.sessions}
         if len(boots - {None}) > 1 or max(low for low, _ in bounds) > min(high for _, high in bounds):
             raise PreflightError(
                 "the tenants have different clocks: they are not on one machine, or in machines of their own",
@@ -188,5 +188,5 @@ class _Watched:
         self._started(process)
         return process
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         return self._environment.evidence(described)

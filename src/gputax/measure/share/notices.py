@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gputax.environments.evidence import Evidence, unproven
 from gputax.measure.share.group import Proof, Released
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
@@ -25,7 +26,7 @@ def cell_notices(
     cell: ShareCell,
     released: Released,
     proof: Proof,
-    evidence: Mapping[str, Any],
+    evidence: Evidence,
     facts: Sequence[Mapping[str, Any]],
     window: Window,
     each: Sequence[Served],
@@ -54,7 +55,7 @@ def _unshared_cores(
     plan: SharePlan, cell: ShareCell, proof: Proof, facts: Sequence[Mapping[str, Any]]
 ) -> Iterator[Notice]:
     """Say so where even the most tenants leave cores idle: on a large machine they never meet."""
-    cores = len((proof.described[0].get("cpu_allowance") or {}).get("affinity") or ())
+    cores = len(proof.described[0].affinity)
     threads = sum(int(each.get("threads") or 0) for each in facts)
     if cell.technique == "cpu-shared" and cell.tenants == max(plan.tenants) and threads <= cores:
         text = f"{threads} threads of all tenants on {cores} cores: they share caches and memory, not cores"
@@ -113,22 +114,14 @@ def foreign_percent_of_core(telemetries: Sequence[Mapping[str, Any]]) -> float |
     return max(0.0, sum(busy) / len(busy) - sum(own)) if busy else None
 
 
-def _notices(
-    cell: ShareCell, released: Released, window: Window, proof: Proof, evidence: Mapping[str, Any]
-) -> list[Notice]:
+def _notices(cell: ShareCell, released: Released, window: Window, proof: Proof, evidence: Evidence) -> list[Notice]:
     found: list[Notice] = []
-    reasons = [str(reason) for reason in evidence.get("reasons") or ()]
-    reasons += [
-        f"tenant {number}: {reason}"
-        for number, each in enumerate(proof.evidences, start=1)
-        if each.get("active") is not True and evidence.get("active") is True
-        for reason in each.get("reasons") or ("nothing proves it",)
-    ]
-    if evidence.get("active") is not True or reasons:
+    reasons = [*evidence.reasons, *(unproven(proof.evidences) if evidence.active else ())]
+    if not evidence.active or reasons:
         text = "; ".join(reasons) or "nothing proves it"
         found.append(Notice("no-evidence", f"INVALID: {cell.technique} was not active: {text}"))
-    if evidence.get("warning"):
-        found.append(Notice("technique", str(evidence["warning"])))
+    if evidence.warning:
+        found.append(Notice("technique", evidence.warning))
     if window.overlap_share < ENOUGH_OVERLAP:
         text = (
             f"all tenants ran together for {100 * window.overlap_share:.0f} % of the cell's time; the rest is dropped"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence, unproven
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice
@@ -98,39 +100,33 @@ class BareShared:
                 ]
         raise UsageError(f"the technique {technique.name} does not exist in the environment {self.name}")
 
-    def evidence(
-        self, technique: Technique, tenants: Sequence[Mapping[str, Any]], described: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any]:
+    def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
         """Say whether all tenants shared this machine in the way of the technique."""
-        reasons = [
-            f"tenant {number}: {reason}"
-            for number, evidence in enumerate(tenants, start=1)
-            if evidence.get("active") is not True
-            for reason in evidence.get("reasons") or ("nothing proves it",)
-        ]
-        pids = [each.get("pid") for each in described]
+        reasons = unproven(tenants)
+        pids = [each.pid for each in described]
         if len(set(pids)) != len(pids):
             reasons.append("two tenants are the same process")
         facts: dict[str, Any] = {"pids": pids}
+        warning = ""
         if technique.name == "proxy":
-            proxies = {(evidence.get("proxy_pid"), evidence.get("device")) for evidence in tenants}
-            numbers = [evidence.get("tenant") for evidence in tenants]
+            proxies = {(each.fact("proxy_pid"), each.fact("device")) for each in tenants}
+            numbers = [each.fact("tenant") for each in tenants]
             if len(proxies) != 1:
                 reasons.append(f"the tenants were served by {len(proxies)} proxies or devices")
             if len(set(numbers)) != len(numbers):
                 reasons.append("the proxy counts two tenants as one")
-            facts |= {"proxy_pid": tenants[0].get("proxy_pid"), "device": tenants[0].get("device")}
+            facts |= {"proxy_pid": tenants[0].fact("proxy_pid"), "device": tenants[0].fact("device")}
             facts |= {"tenants_of_the_proxy": numbers}
-            if SOFTWARE in str(tenants[0].get("device")) and not os.environ.get(KERNEL_TIME):
-                facts["warning"] = NO_TIME_OF_ITS_OWN
+            if SOFTWARE in str(tenants[0].fact("device")) and not os.environ.get(KERNEL_TIME):
+                warning = NO_TIME_OF_ITS_OWN
         else:
-            affinities = {tuple((each.get("cpu_allowance") or {}).get("affinity") or ()) for each in described}
+            affinities = {each.affinity for each in described}
             if len(affinities) != 1:
                 reasons.append("the tenants are bound to different cores")
             facts |= {"affinity": list(next(iter(affinities))), "cpus": self.cpus}
             if technique.name == "cpu-quota" and self._groups is not None:
                 facts["weight_of_all_tenants"] = self._groups.weight()
-        return {"layer": technique.name, "active": not reasons, "reasons": reasons, **facts}
+        return Evidence.of(technique.name, reasons, facts, warning=warning, list_reasons=True)
 
     def files(self) -> dict[str, str]:
         """Return nothing: the record holds all that was set."""

@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
+from gputax.environments.described import Described
 from gputax.environments.driver import driver_library, library_variables
+from gputax.environments.evidence import Evidence
 from gputax.environments.local_worker import start_local_worker
 from gputax.environments.native_parts import LIBVGPU, native_part
 from gputax.environments.process import ChildProcess
@@ -25,6 +26,7 @@ from gputax.environments.proxy.server import (
 )
 from gputax.errors import GputaxError
 from gputax.plan.driver import DriverChoice
+from gputax.plan.environment import PROXY
 from gputax.sharing.bare.cpu_quota import Quota, QuotaGroup, QuotaGroups
 from gputax.sharing.place import Say
 from gputax.worker.probes.cpu_allowance import CpuAllowance
@@ -54,21 +56,16 @@ class CoreTenant:
         """Start a worker as a child of this process."""
         return start_local_worker(_passive())
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Tell that the tenant may use every core and has no quota of its own."""
-        told = described.get("cpu_allowance") or {}
+        told = described.cpu_allowance or {}
         reasons = []
-        if tuple(told.get("affinity") or ()) != self._machine.affinity:
+        if described.affinity != self._machine.affinity:
             reasons.append(f"the tenant is bound to the cores {told.get('affinity')}, not {self._machine.affinity}")
-        if told.get("quota_cpus") != self._machine.quota_cpus:
-            reasons.append(f"the tenant has a quota of {told.get('quota_cpus')} CPUs")
-        return {
-            "layer": "cpu-shared",
-            "active": not reasons,
-            "reasons": reasons,
-            "pid": described.get("pid"),
-            "cpu_allowance": told,
-        }
+        if described.quota_cpus != self._machine.quota_cpus:
+            reasons.append(f"the tenant has a quota of {described.quota_cpus} CPUs")
+        facts = {"pid": described.pid, "cpu_allowance": told}
+        return Evidence.of("cpu-shared", reasons, facts, list_reasons=True)
 
 
 class QuotaTenant:
@@ -93,12 +90,11 @@ class QuotaTenant:
         self._started_s = time.monotonic()
         return process
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Hold the worker's own view of its quota against what was set and what the kernel counted."""
         if self._group is None:
-            return {"layer": "cpu-quota", "active": False, "reasons": ["no worker was started"]}
-        told, pid = described.get("cpu_allowance") or {}, described.get("pid")
-        seen, counted = told.get("quota_cpus"), self._group.throttling()
+            return Evidence.of("cpu-quota", ["no worker was started"])
+        pid, seen, counted = described.pid, described.quota_cpus, self._group.throttling()
         elapsed_s = time.monotonic() - self._started_s
         used_s = cpu_seconds(pid) if isinstance(pid, int) else None
         reasons = []
@@ -111,10 +107,7 @@ class QuotaTenant:
         allowed_s = self._quota.cpus * elapsed_s * USAGE_RESERVE + FREE_START_S
         if used_s is None or used_s > allowed_s:
             reasons.append(f"the tenant used {used_s} s of CPU time in {elapsed_s:.1f} s: its quota did not hold")
-        return {
-            "layer": "cpu-quota",
-            "active": not reasons,
-            "reasons": reasons,
+        facts = {
             "pid": pid,
             "cgroup": str(self._group.path),
             "quota_cpus": self._quota.cpus,
@@ -123,8 +116,9 @@ class QuotaTenant:
             "elapsed_s": round(elapsed_s, 3),
             "periods": counted.periods,
             "throttled_periods": counted.throttled,
-            "cpu_allowance": told,
+            "cpu_allowance": described.cpu_allowance or {},
         }
+        return Evidence.of("cpu-quota", reasons, facts, list_reasons=True)
 
 
 class ProxyTenant:
@@ -143,13 +137,13 @@ class ProxyTenant:
         with library_variables(native_part(LIBVGPU).resolve(), os.environ) as variables:
             yield {**variables, SOCKET_VARIABLE: str(self._address.socket)}
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Hold the worker's own account of its driver against the proxy's."""
         try:
             status = self._address.status()
         except GputaxError as error:
-            return {"layer": "proxy", "active": False, "reasons": [error.what]}
-        return proxy_evidence(described.get("driver") or {}, status, self._intended)
+            return Evidence.of(PROXY, [error.what])
+        return proxy_evidence(described.driver or {}, status, self._intended)
 
 
 class CommonProxy:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.environments.kubernetes import Kubernetes
 from gputax.environments.process import ChildProcess
 from gputax.kubernetes.objects import PodPlan
@@ -32,7 +33,7 @@ class KubernetesTechnique(Kubernetes):
         self._standing = self._standing or find_standing(self._pods.cluster, self._technique, self._options)
         return super().start()
 
-    def evidence(self, described: dict[str, Any]) -> dict[str, Any]:
+    def evidence(self, described: Described) -> Evidence:
         """Hold what the worker sees of its share against what the node shows after the load."""
         own = super().evidence(described)
         if self._standing is None:
@@ -41,17 +42,9 @@ class KubernetesTechnique(Kubernetes):
         node = gpu_nodes(cluster, place.node)[0]
         others = others_of_run(cluster, place.node, self._pods.run_id)
         proof = technique_evidence(place.offer, node, [own], [described], others.with_gpu if others else ())
-        active, reasons = proof.pop("active"), proof.pop("reasons")
-        own = {key: value for key, value in own.items() if key not in ("layer", "active", "reasons")}
-        warning = {"warning": proof.pop("warning")} if "warning" in proof else {}
-        return {
-            "layer": proof.pop("layer"),
-            "active": active,
-            **({"reasons": reasons} if reasons else {}),
-            **warning,
-            **own,
-            "technique": proof,
-        }
+        # In the document of a run the warning stands before the facts.
+        warning = {"warning": proof.warning} if proof.warning else {}
+        return Evidence.of(proof.layer, proof.reasons, {**warning, **own.facts, "technique": proof.facts})
 
     def _with_share(self, plan: PodPlan) -> PodPlan:
         size = replace(plan.size, gpus=1)

@@ -6,9 +6,11 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.environments.kubernetes import Kubernetes
 from gputax.environments.proxy.kubernetes import KubernetesProxy
 from gputax.errors import GputaxError, PreflightError, UsageError
@@ -88,9 +90,7 @@ class KubernetesShared:
             for number in _numbers(count)
         ]
 
-    def evidence(
-        self, technique: Technique, tenants: Sequence[Mapping[str, Any]], described: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any]:
+    def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
         """Say what proves the technique over all tenants."""
         if technique.name == "proxy":
             return proxy_group_evidence(tenants)

@@ -34,7 +34,7 @@ def status(**changes: Any) -> dict[str, Any]:
 
 
 def test_all_well() -> None:
-    evidence = proxy_evidence(driver(), status(), INTENDED)
+    evidence = proxy_evidence(driver(), status(), INTENDED).to_dict()
     assert evidence["active"] is True
     assert evidence["reasons"] == []
     assert evidence["backend"] == SOFTWARE
@@ -46,14 +46,14 @@ def test_all_well() -> None:
 def test_a_tenant_that_has_just_ended_counts_too() -> None:
     document = status()
     document["ended_tenants"] = document.pop("tenants")
-    assert proxy_evidence(driver(), document, INTENDED)["active"] is True
+    assert proxy_evidence(driver(), document, INTENDED).active is True
 
 
 def test_a_proxy_that_ran_already_has_its_own_backend() -> None:
     elsewhere = {"backend": "/usr/lib/libcuda.so.550"}
     told = driver(vgpu=elsewhere)
-    assert proxy_evidence(told, status(**elsewhere), Intended(VGPU, "shm"))["active"] is True
-    assert proxy_evidence(told, status(**elsewhere), INTENDED)["active"] is False
+    assert proxy_evidence(told, status(**elsewhere), Intended(VGPU, "shm")).active is True
+    assert proxy_evidence(told, status(**elsewhere), INTENDED).active is False
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,5 @@ def test_whatever_speaks_against_it_makes_it_invalid(
     told: dict[str, Any], counted: dict[str, Any], reason: str
 ) -> None:
     evidence = proxy_evidence(told, counted, INTENDED)
-    assert evidence["active"] is False
-    assert any(reason in each for each in evidence["reasons"]), evidence["reasons"]
+    assert evidence.active is False
+    assert any(reason in each for each in evidence.reasons), evidence.reasons

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gputax.environments.evidence import Evidence
 from gputax.measure.neighbours.crash import CrashOutcome, life_ms, together
 from gputax.measure.neighbours.isolation import judged_crash, judged_foreign_memory, judged_quota, quota_of
 from gputax.plan.techniques import TECHNIQUES
@@ -58,8 +59,8 @@ def test_a_limit_of_host_memory(fills: list[dict[str, Any]], passed: bool | None
 
 
 def test_the_evidence_may_name_the_quota() -> None:
-    assert quota_of([{"memory_limit_bytes": 5}, {"memory_limit_bytes": 4}]) == 4
-    assert quota_of([{}, {"memory_limit_bytes": None}]) is None
+    assert quota_of([Evidence({"memory_limit_bytes": 5}), Evidence({"memory_limit_bytes": 4})]) == 4
+    assert quota_of([Evidence(), Evidence({"memory_limit_bytes": None})]) is None
 
 
 def tried(found: bool) -> list[dict[str, Any]]:

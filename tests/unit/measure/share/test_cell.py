@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from gputax.environments.bare import Bare
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.errors import CellError
 from gputax.measure.session import Observation
 from gputax.measure.share.cell import SharedMeasurement, judge
@@ -21,7 +23,7 @@ from tests.builders.shared_cells import FACTS
 
 MS = 1_000_000
 SETUP = Setup("yolos-small")
-ACTIVE = {"active": True}
+ACTIVE = Evidence({"active": True})
 LOAD = Load("saturate")
 
 
@@ -34,12 +36,12 @@ def observed(
 
 
 def judged(
-    *observations: Observation, technique: str = "cpu-shared", evidence: dict[str, Any] = ACTIVE, cores: int = 2,
+    *observations: Observation, technique: str = "cpu-shared", evidence: Evidence = ACTIVE, cores: int = 2,
     warmup_s: float = 0.1, threads: int = 1,
 ) -> SharedMeasurement:  # fmt: skip
     count = len(observations)
     plan = SharePlan("bare", (technique,), (count,), SETUP, warmup_s=warmup_s, window_s=1.0)
-    described = {"pid": 1, "cpu_allowance": {"affinity": list(range(cores))}}
+    described = Described({"pid": 1, "cpu_allowance": {"affinity": list(range(cores))}})
     return judge(
         plan,
         ShareCell(technique, count, 1),
@@ -106,13 +108,13 @@ def test_load_that_is_no_tenants_is_told_from_theirs() -> None:
 
 
 def test_without_evidence_it_is_invalid_and_says_why() -> None:
-    measured = judged(*[observed(0, 10, 100)] * 3, evidence={"active": False, "reasons": ["two proxies"]})
+    measured = judged(*[observed(0, 10, 100)] * 3, evidence=Evidence.of("proxy", ["two proxies"]))
     assert not measured.valid
     assert measured.notices[0] == Notice("no-evidence", "INVALID: cpu-shared was not active: two proxies")
 
 
 def test_a_warning_of_the_place_travels_with_the_number() -> None:
-    measured = judged(*[observed(0, 10, 100)] * 3, evidence={"active": True, "warning": "says nothing of a GPU"})
+    measured = judged(*[observed(0, 10, 100)] * 3, evidence=Evidence.of("mps", [], warning="says nothing of a GPU"))
     assert measured.valid
     assert measured.notices == (Notice("technique", "says nothing of a GPU"),)
 

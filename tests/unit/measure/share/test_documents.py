@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gputax.environments.evidence import Evidence
 from gputax.measure.share.cell import load_seconds
 from gputax.measure.share.documents import (
     described_sharing,
@@ -75,13 +76,15 @@ class TestCell:
         assert cell.aggregate_per_s == pytest.approx(300.0)
         assert cell.evidence["switched"] == {"node": "here"}
 
-    @pytest.mark.parametrize("lie", [{"evidence": {"active": False}}, {"evidence": {}}], ids=["denied", "nothing said"])
+    @pytest.mark.parametrize("lie", [{"active": False}, {}], ids=["denied", "nothing said"])
     def test_without_evidence_it_is_invalid(self, lie: dict[str, object]) -> None:
-        assert not shared_cell_document(measurement(ShareCell("cpu-shared", 1, 1), **lie), "", 1).valid
+        measured = measurement(ShareCell("cpu-shared", 1, 1), evidence=Evidence(lie))
+        assert not shared_cell_document(measured, "", 1).valid
 
     def test_one_unproven_tenant_is_enough(self) -> None:
         measured = measurement(ShareCell("cpu-shared", 2, 1))
-        proof = measured.proof.__class__(({"active": True}, {"active": False}), measured.proof.described)
+        evidences = (Evidence({"active": True}), Evidence({"active": False}))
+        proof = measured.proof.__class__(evidences, measured.proof.described)
         assert not measurement(ShareCell("cpu-shared", 2, 1), proof=proof).valid
 
     def test_is_shown_as_the_sum_of_its_tenants(self) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, UsageError, WorkerError
 from gputax.measure.share import execution as share
 from gputax.measure.share.cell import SharedMeasurement
@@ -47,10 +49,8 @@ class PlayedPlace:
     def tenants(self, technique: Technique, count: int, parts: int, setup: Setup) -> list[Tenant]:
         return []
 
-    def evidence(
-        self, technique: Technique, tenants: Sequence[Mapping[str, Any]], described: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any]:
-        return {"active": True}
+    def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
+        return Evidence({"active": True})
 
     def files(self) -> dict[str, str]:
         return {"manifests/pod.yaml": "kind: Pod\n"}
@@ -258,7 +258,7 @@ def test_a_resume_under_other_conditions_is_refused(tmp_path: Path, play: Callab
 
     def elsewhere(cell: ShareCell) -> SharedMeasurement:
         measured = ordinary(cell)
-        described = {**measured.proof.described[0], "host": {"cpu_model": "Other CPU"}}
+        described = Described({**measured.proof.described[0].to_dict(), "host": {"cpu_model": "Other CPU"}})
         proof = dataclasses.replace(measured.proof, described=(described,) * cell.tenants)
         return dataclasses.replace(measured, proof=proof)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
 from gputax.errors import UsageError
 from gputax.places import shared_place
 from gputax.plan.cells import Setup
@@ -72,19 +74,19 @@ def test_what_a_technique_cannot_run_is_refused(technique: Any, setup: Setup, co
         BareShared().impossible(technique, setup)
 
 
-def told(pid: int = 1, affinity: tuple[int, ...] = (0, 1), quota: float | None = None) -> dict[str, Any]:
-    return {"pid": pid, "cpu_allowance": {"affinity": list(affinity), "quota_cpus": quota}}
+def told(pid: int = 1, affinity: tuple[int, ...] = (0, 1), quota: float | None = None) -> Described:
+    return Described({"pid": pid, "cpu_allowance": {"affinity": list(affinity), "quota_cpus": quota}})
 
 
 class TestSharedEvidence:
     def test_all_cores_and_no_quota(self) -> None:
-        assert CoreTenant("bare+cpu-shared", MACHINE).evidence(told())["active"] is True
+        assert CoreTenant("bare+cpu-shared", MACHINE).evidence(told()).active is True
 
-    @pytest.mark.parametrize("lie", [told(affinity=(0,)), told(quota=0.5), {}])
-    def test_a_tenant_that_is_held_back_is_no_shared_one(self, lie: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("lie", [told(affinity=(0,)), told(quota=0.5), Described()])
+    def test_a_tenant_that_is_held_back_is_no_shared_one(self, lie: Described) -> None:
         evidence = CoreTenant("bare+cpu-shared", MACHINE).evidence(lie)
-        assert evidence["active"] is False
-        assert evidence["reasons"]
+        assert evidence.active is False
+        assert evidence.reasons
 
 
 class FakeGroup:
@@ -106,16 +108,14 @@ class FakeGroup:
 class TestQuotaEvidence:
     PID = os.getpid()
 
-    def evidence(
-        self, described: dict[str, Any], members: set[int], cpus: float | None, elapsed_s: float = 1e6
-    ) -> dict[str, Any]:
+    def evidence(self, described: Described, members: set[int], cpus: float | None, elapsed_s: float = 1e6) -> Evidence:
         tenant = QuotaTenant("bare+cpu-quota", None, "t1", Quota(2500, 10_000))  # type: ignore[arg-type]
         tenant._group = FakeGroup(members, cpus)  # type: ignore[assignment]
         tenant._started_s = time.monotonic() - elapsed_s
         return tenant.evidence(described)
 
     def test_the_worker_the_group_and_the_kernel_agree(self) -> None:
-        evidence = self.evidence(told(self.PID, quota=0.25), {self.PID}, 0.25)
+        evidence = self.evidence(told(self.PID, quota=0.25), {self.PID}, 0.25).to_dict()
         assert evidence["active"] is True, evidence["reasons"]
         assert (evidence["periods"], evidence["throttled_periods"], evidence["quota_cpus"]) == (10, 5, 0.25)
 
@@ -130,15 +130,15 @@ class TestQuotaEvidence:
         ],
     )
     def test_each_lie_is_seen(
-        self, described: dict[str, Any], members: set[int], cpus: float | None, elapsed_s: float, reason: str
+        self, described: Described, members: set[int], cpus: float | None, elapsed_s: float, reason: str
     ) -> None:
         evidence = self.evidence(described, members, cpus, elapsed_s)
-        assert evidence["active"] is False
-        assert reason in "; ".join(evidence["reasons"])
+        assert evidence.active is False
+        assert reason in evidence.why_not
 
     def test_before_the_start_there_is_none(self) -> None:
         tenant = QuotaTenant("bare+cpu-quota", None, "t1", Quota(2500, 10_000))  # type: ignore[arg-type]
-        assert tenant.evidence({})["active"] is False
+        assert tenant.evidence(Described()).active is False
 
 
 class TestGroupEvidence:
@@ -146,12 +146,12 @@ class TestGroupEvidence:
     ALSO = ({"active": True, "proxy_pid": 7, "device": "d", "tenant": 2}, told(2))
 
     @staticmethod
-    def evidence(technique: Any, *tenants: tuple[dict[str, Any], dict[str, Any]]) -> dict[str, Any]:
-        return BareShared().evidence(technique, [each[0] for each in tenants], [each[1] for each in tenants])
+    def evidence(technique: Any, *tenants: tuple[dict[str, Any], Described]) -> Evidence:
+        return BareShared().evidence(technique, [Evidence(each[0]) for each in tenants], [each[1] for each in tenants])
 
     @pytest.mark.parametrize("technique", [SHARED, QUOTA, PROXY])
     def test_two_processes_of_one_machine(self, technique: Any) -> None:
-        assert self.evidence(technique, self.GOOD, self.ALSO)["active"] is True
+        assert self.evidence(technique, self.GOOD, self.ALSO).active is True
 
     @pytest.mark.parametrize(
         ("technique", "second", "reason"),
@@ -165,10 +165,10 @@ class TestGroupEvidence:
             (PROXY, ({**ALSO[0], "tenant": 1}, told(2)), "two tenants as one"),
         ],
     )
-    def test_each_lie_is_seen(self, technique: Any, second: tuple[dict[str, Any], dict[str, Any]], reason: str) -> None:
+    def test_each_lie_is_seen(self, technique: Any, second: tuple[dict[str, Any], Described], reason: str) -> None:
         evidence = self.evidence(technique, self.GOOD, second)
-        assert evidence["active"] is False
-        assert reason in "; ".join(evidence["reasons"])
+        assert evidence.active is False
+        assert reason in evidence.why_not
 
 
 class TestSoftwareDevice:
@@ -176,11 +176,11 @@ class TestSoftwareDevice:
 
     def test_without_a_time_of_its_own_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("GPUTAX_SOFT_KERNEL_US", raising=False)
-        assert "GPUTAX_SOFT_KERNEL_US=125" in TestGroupEvidence.evidence(PROXY, self.TENANT)["warning"]
+        assert "GPUTAX_SOFT_KERNEL_US=125" in TestGroupEvidence.evidence(PROXY, self.TENANT).warning
 
     def test_with_one_needs_no_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GPUTAX_SOFT_KERNEL_US", "125")
-        assert "warning" not in TestGroupEvidence.evidence(PROXY, self.TENANT)
+        assert "warning" not in TestGroupEvidence.evidence(PROXY, self.TENANT).to_dict()
 
 
 def test_cpu_time_is_that_of_a_living_process() -> None:

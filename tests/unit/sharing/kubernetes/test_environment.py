@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gputax.environments.described import Described
 from gputax.errors import PreflightError, UsageError
 from gputax.places import Places, environment_named
 from gputax.plan.options import EnvironmentOptions
@@ -45,13 +46,11 @@ def only_pod(api: KubeApi) -> dict[str, Any]:
     return dict(api.objects[path])
 
 
-def described(pod: dict[str, Any], visible: str = "GPU-1", **devices: Any) -> dict[str, Any]:
+def described(pod: dict[str, Any], visible: str = "GPU-1", **devices: Any) -> Described:
     cpus = float(pod["spec"]["containers"][0]["resources"]["limits"]["cpu"])
-    return {
-        "host": {"hostname": pod["metadata"]["name"], "visible_devices": visible},
-        "cpu_allowance": {"quota_cpus": cpus, "affinity": [0]},
-        "devices": devices,
-    }
+    host = {"hostname": pod["metadata"]["name"], "visible_devices": visible}
+    allowance = {"quota_cpus": cpus, "affinity": [0]}
+    return Described({"host": host, "cpu_allowance": allowance, "devices": devices})
 
 
 def test_the_pod_gets_one_share_on_the_node_that_has_them(api: KubeApi, shared: GpuNode, started: Started) -> None:
@@ -61,17 +60,16 @@ def test_the_pod_gets_one_share_on_the_node_that_has_them(api: KubeApi, shared: 
     assert pod["spec"]["nodeName"] == NODE
     assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu.shared"] == "1"
     evidence = environment.evidence(described(pod, cuda={"name": "NVIDIA A100"}))
-    assert evidence["active"], evidence["reasons"]
-    assert evidence["layer"] == "time-slicing"
-    assert "warning" not in evidence
-    assert evidence["technique"]["limits"]["replicas"] == 4
+    assert evidence.active, evidence.reasons
+    assert (evidence.layer, evidence.warning) == ("time-slicing", "")
+    assert evidence.fact("technique")["limits"]["replicas"] == 4
     assert (shared.labels, shared.annotations) == (before, {}), "the node is as its owner left it"
     assert not [request for request in api.requests if "/nodes/" in request and not request.startswith("GET")]
 
 
 def test_work_that_reached_no_gpu_says_so(api: KubeApi, shared: GpuNode, started: Started) -> None:
     evidence = started("k8s+time-slicing").evidence(described(only_pod(api)))
-    assert evidence["warning"] == "the work ran on the CPU: this says nothing of a GPU under time-slicing"
+    assert evidence.warning == "the work ran on the CPU: this says nothing of a GPU under time-slicing"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +84,8 @@ def test_a_technique_that_the_worker_does_not_see_gives_no_number(
     api: KubeApi, shared: GpuNode, started: Started, worker: dict[str, Any], reason: str
 ) -> None:
     evidence = started("k8s+time-slicing").evidence(described(only_pod(api), **worker))
-    assert evidence["active"] is False
-    assert reason in "; ".join(evidence["reasons"])
+    assert evidence.active is False
+    assert reason in evidence.why_not
 
 
 def test_a_node_that_was_switched_meanwhile_or_that_others_use_gives_no_number(
@@ -105,10 +103,10 @@ def test_a_node_that_was_switched_meanwhile_or_that_others_use_gives_no_number(
     stranger["spec"]["nodeName"] = NODE
     path = "/api/v1/namespaces/team/pods/trainer"
     api.put(path, stranger)
-    assert environment.evidence(told)["reasons"] == ["other pods hold the same GPU: team/trainer"]
+    assert environment.evidence(told).reasons == ("other pods hold the same GPU: team/trainer",)
     api.drop(path)
     shared.set({"nvidia.com/gpu.sharing-strategy": "none"}, {})
-    (reason,) = environment.evidence(told)["reasons"]
+    (reason,) = environment.evidence(told).reasons
     assert "the node no longer shows it: nvidia.com/gpu.sharing-strategy is none" in reason
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gputax.environments.described import Described
 from gputax.environments.kubernetes import Kubernetes
 from gputax.errors import Interrupted, PreflightError, UsageError
 from gputax.kubernetes.objects import pod
@@ -153,21 +154,21 @@ def test_the_technique_s_evidence_uses_what_the_node_shows_at_the_end(api: KubeA
         environment = kubernetes(tenant)
         environment._pod = place._pods.ready(environment.plan(), 5)
         host = {"hostname": name, "container_hints": {"own_pid_namespace": True}, "visible_devices": "GPU-1"}
-        described = {"host": host, "cpu_allowance": {"quota_cpus": 1.0}, "devices": {}}
+        described = Described({"host": host, "cpu_allowance": {"quota_cpus": 1.0}, "devices": {}})
         proofs.append(environment.evidence(described))
         told.append(described)
     shown = place.evidence(TIME_SLICING, proofs, told)
-    assert shown["active"], shown["reasons"]
-    assert shown["reaches_device"] is False
-    assert "says nothing of a GPU under time-slicing" in shown["warning"]
+    assert shown.active, shown.reasons
+    assert shown.fact("reaches_device") is False
+    assert "says nothing of a GPU under time-slicing" in shown.warning
     watch = place._node._watch(NODE)
     since = watch.position()
     gpu.set({"nvidia.com/gpu.sharing-strategy": "none"}, {})
     strategy = "nvidia.com/gpu.sharing-strategy"
     assert watch.wait_for(lambda node: "" if node.label(strategy) == "none" else "not yet", since, 10, silent) == ""
     lost = place.evidence(TIME_SLICING, proofs, told)
-    assert lost["active"] is False
-    assert "the node no longer shows it: nvidia.com/gpu.sharing-strategy is none" in lost["reasons"][0]
+    assert lost.active is False
+    assert "the node no longer shows it: nvidia.com/gpu.sharing-strategy is none" in lost.reasons[0]
 
 
 def test_tenants_of_the_proxy_have_no_device_and_the_node_is_put_back_for_it(
