@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
@@ -118,9 +118,7 @@ def _refuse_overwriting(files: Iterable[Path], inputs: Sequence[Path], overwrite
 
 def _show(comparison: Comparison, format_name: str) -> None:
     if format_name == "table":
-        from gputax.cli.comparison_table import comparison_table
-
-        comparison_table(comparison, sys.stdout)
+        _write_table(comparison, sys.stdout)
     elif format_name == "json":
         click.echo(_json(comparison), nl=False)
     else:
@@ -136,16 +134,23 @@ def _write(comparison: Comparison, format_name: str, path: Path, overwrite: bool
     if format_name == "json":
         write_text(path, _json(comparison))
     elif format_name == "table":
-        from gputax.cli.comparison_table import comparison_table
-
         stream = io.StringIO()
-        comparison_table(comparison, stream)
+        _write_table(comparison, stream)
         write_text(path, stream.getvalue())
     else:
         from gputax.report.output import save_report
         from gputax.report.story import report_on
 
         save_report(report_on(comparison), _report_format(format_name), path, overwrite=overwrite)
+
+
+def _write_table(comparison: Comparison, stream: TextIO) -> None:
+    from gputax.report.comparison_tables import not_judged
+    from gputax.report.exporters.console_text import Screen, write_console
+    from gputax.report.story import report_on
+
+    write_console(report_on(comparison), stream)
+    Screen(stream).notes(not_judged(comparison))
 
 
 def _report_format(format_name: str) -> Literal["html", "markdown"]:

@@ -30,7 +30,6 @@ from gputax.plan.workloads import WORKLOADS
 if TYPE_CHECKING:
     from gputax.measure.duet.pairs import DuetData
     from gputax.measure.duet.request import DuetRequest
-    from gputax.results.documents.comparison import Comparison
     from gputax.stats.stopping import StopDecision
 
 # A quarter of the budget: then an overhead in the middle of it is decided either way.
@@ -87,7 +86,9 @@ def duet(a: str, b: str, budgets: tuple[str, ...], width: str, out: str, as_json
     if as_json:
         click.echo(comparison.model_dump_json(indent=2))
     else:
-        _show(comparison, directory)
+        from gputax.cli.results import show_results
+
+        show_results(directory)
     if any(warning.code == INTERRUPTED for warning in comparison.warnings):
         return Interrupted.exit_code
     return exit_code(comparison)
@@ -206,10 +207,3 @@ class Progress:
             f"{now - self._started:.0f} s of at most {self._max_time_s:.0f} s"
         )
         print(line, end="\x1b[K\r" if self._terminal else "\n", file=sys.stderr, flush=True)
-
-
-def _show(comparison: Comparison, directory: Path) -> None:
-    from gputax.cli.comparison_table import comparison_table
-
-    comparison_table(comparison, sys.stdout)
-    click.echo(f"Results: {directory}")

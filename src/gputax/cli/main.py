@@ -22,6 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         with _sigterm_as_interrupt():
+            if argv is None:  # a caller in Python keeps its streams as they are
+                _never_fail_on_output()
             return _run(words)
     except KeyboardInterrupt:
         return _fail(_interrupted(), "--debug" in _own(words))
@@ -29,6 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`| head`): that is its right, and no error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _never_fail_on_output() -> None:
+    from gputax.text import never_fails
+
+    never_fails(sys.stdout)
+    never_fails(sys.stderr)
 
 
 def _own(words: list[str]) -> list[str]:

@@ -85,7 +85,7 @@ def _save(built: Report, kind: Format, path: Path, overwrite: bool) -> int:
     if kind in ("html", "markdown") and not charts_available():
         click.echo("gputax: without charts: vl-convert-python is not installed", err=True)
     written = save_report(built, kind, path, overwrite=overwrite)
-    write_console(built, sys.stdout, answer_only=True)
+    write_console(built, sys.stdout, "answer")
     for file in written:
         click.echo(f"Report: {file} ({file.stat().st_size / 1024:.0f} KB)")
     return 0

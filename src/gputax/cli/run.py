@@ -176,13 +176,14 @@ def _execute(
 
 
 def _show(record: RunRecord, directory: Path, as_json: bool, result_block: bool) -> None:
-    from gputax.cli.run_table import run_table
     from gputax.results.importers import pod_log
 
     if as_json:
         click.echo(record.model_dump_json(indent=2))
     else:
-        run_table(record, directory, sys.stdout)
+        from gputax.cli.results import show_results
+
+        show_results(directory)
     if result_block:
         sys.stderr.flush()
         click.echo(pod_log.result_block(record), nl=False)

@@ -104,7 +104,7 @@ def share(
                 record, directory = _sharing(plan, out, named, opened, view)
         finally:
             opened.close()
-    _show(record, directory, as_json, bool(aggressors))
+    _show(record, directory, as_json)
     return exit_code(record)
 
 
@@ -212,18 +212,10 @@ def _directory(out: str, place: str, plan_id: str) -> Path:
     return Path(out) if out else default_sharing_directory(Path("results"), place, plan_id)
 
 
-def _show(record: SharingRecord, directory: Path, as_json: bool, neighbours: bool) -> None:
+def _show(record: SharingRecord, directory: Path, as_json: bool) -> None:
     if as_json:
         click.echo(record.model_dump_json(indent=2))
         return
-    from gputax.cli.share_table import console_for, share_table
+    from gputax.cli.results import show_results
 
-    if neighbours:
-        from gputax.cli.neighbour_table import neighbour_lines
-
-        console = console_for(sys.stdout)
-        for line in neighbour_lines(record):
-            console.print(line, markup=False)
-        console.print(f"Results: {directory}", markup=False)
-    else:
-        share_table(record, directory, sys.stdout)
+    show_results(directory)

@@ -19,11 +19,11 @@ GLANCE_ROWS = 8
 
 LAYER_COLUMNS = (
     Column("layer", "layer"),
-    Column("base", "against"),
+    Column("base", "against", spare=1),
     Column("verdict", "verdict"),
     Column("overhead", "cost", align="right", interval=True),
     Column("budget", "budget", align="right"),
-    Column("pairs", "pairs", align="right"),
+    Column("pairs", "pairs", align="right", spare=2),
     Column("decided_by", "decided by"),
     Column("device", "device", hidden=True),
 )

@@ -9,7 +9,8 @@ from gputax.report import wording
 from gputax.report.grouping import Compared, Pair
 from gputax.report.layers import DERIVED_NOTE, Step, Waterfall
 from gputax.report.model import Cell, Column, Table, Tone, text_cell
-from gputax.results.documents.comparison import ComparedMetric
+from gputax.results.documents.comparison import ComparedMetric, Comparison
+from gputax.text import milliseconds
 
 METRIC_COLUMNS = (
     Column("cell", "cell"),
@@ -43,6 +44,18 @@ LAYER_COLUMNS = (
     Column("metric", "metric", hidden=True),
     Column("device", "device", hidden=True),
 )
+CONSOLE_COLUMNS = (
+    Column("cell", "cell"),
+    Column("metric", "metric"),
+    Column("base_value", "base", align="right"),
+    Column("other_value", "other", align="right"),
+    Column("overhead", "overhead (95 % interval)", align="right", short="overhead"),
+    Column("budget", "budget", align="right"),
+    Column("verdict", "verdict"),
+    Column("pairs", "pairs", align="right", spare=1),
+)
+UNITS = {"samples/s": "/s"}
+PAIRED_WORDS = "; in pairs it is the mean of each pair's own ratio."
 UNPAIRED_NOTE = "Unpaired (weaker): what changed on the machine between the two runs is not in the interval."
 
 
@@ -53,7 +66,55 @@ def metrics_table(pair: Pair) -> Table:
         dataclasses.replace(column, title=titles.get(column.key, column.title)) for column in METRIC_COLUMNS
     )
     rows = tuple(_metric_row(row) for row in pair.rows)
-    return Table("metrics", wording.on_device(pair.title, pair.devices), columns, rows, _notes(pair.rows))
+    title = wording.on_device(pair.title, pair.devices)
+    return Table("metrics", title, columns, rows, _notes(pair.rows), console=(_console_table(pair),))
+
+
+def _console_table(pair: Pair) -> Table:
+    """Return the same for a console: the only cell is in the title, and the interval has a column of its own."""
+    cells = list(dict.fromkeys(row.cell for row in pair.rows))
+    several = len(cells) > 1
+    kind = "in pairs" if all(row.metric.paired for row in pair.rows) else "unpaired (weaker)"
+    what = f"{pair.title}, {kind}," if several else f"{pair.title}, {cells[0]}, {kind},"
+    titles = {"base_value": pair.base.label, "other_value": pair.other.label}
+    columns = tuple(
+        dataclasses.replace(
+            column, title=titles.get(column.key, column.title), hidden=column.key == "cell" and not several
+        )
+        for column in CONSOLE_COLUMNS
+    )
+    rows = tuple(_console_row(row) for row in pair.rows)
+    title = wording.on_device(what, pair.devices)
+    return Table("metrics", title, columns, rows, _console_notes(pair.rows), grouped=several)
+
+
+def _console_row(row: Compared) -> tuple[Cell, ...]:
+    metric, cell = row.metric, overhead_cell(row.metric)
+    return (
+        text_cell(row.cell),
+        text_cell(wording.metric_title(metric.metric)),
+        Cell(_with_unit(metric.base_value, metric.unit)),
+        Cell(_with_unit(metric.other_value, metric.unit)),
+        dataclasses.replace(cell, text=cell.text.replace("(95 % CI ", "(")),
+        Cell(wording.budget(metric)),
+        verdict_cell(metric),
+        dataclasses.replace(pairs_cell(metric), text="" if not metric.paired else wording.pairs(metric)),
+    )
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    """Return a value with its unit; a latency in the unit that reads well, the common rate as a plain number per s."""
+    if unit == "ms":
+        return milliseconds(value)
+    return wording.DASH if wording.finite(value) is None else f"{wording.number(value)} {UNITS.get(unit, unit)}"
+
+
+def _console_notes(rows: Sequence[Compared]) -> tuple[str, ...]:
+    notes = ["Overhead: positive is worse" + (PAIRED_WORDS if any(row.metric.paired for row in rows) else ".")]
+    if any(row.metric.base_value is None or row.metric.other_value is None for row in rows):
+        notes.append(wording.short_floors_note())
+    notes += [f"Claim: {claim}." for claim in dict.fromkeys(row.metric.claim for row in rows) if claim]
+    return tuple(notes)
 
 
 def _metric_row(row: Compared) -> tuple[Cell, ...]:
@@ -135,6 +196,15 @@ def _notes(rows: Sequence[Compared]) -> tuple[str, ...]:
     notes += [f"Budget of {source}." for source in _budget_sources(rows)]
     notes += [f"Claim: {claim}." for claim in dict.fromkeys(row.metric.claim for row in rows) if claim]
     return tuple(notes)
+
+
+def not_judged(comparison: Comparison) -> list[str]:
+    """Return the figures that both sides have and no budget judges, a line for each cell."""
+    by_cell: dict[tuple[str, str], list[str]] = {}
+    for each in comparison.settings.get("not_judged", ()):
+        values = f"{_with_unit(each['base_value'], each['unit'])} and {_with_unit(each['other_value'], each['unit'])}"
+        by_cell.setdefault((each["cell"], each["other"]), []).append(f"{wording.metric_title(each['metric'])} {values}")
+    return [f"Not judged: {cell}, {other}: {', '.join(texts)}." for (cell, other), texts in by_cell.items()]
 
 
 def _budget_sources(rows: Sequence[Compared]) -> list[str]:

@@ -22,6 +22,10 @@ class Column:
     """Its cells carry bounds, which CSV writes as KEY_low and KEY_high."""
     hidden: bool = False
     """For programs only: in CSV and JSON, and not in the tables that people read."""
+    short: str = ""
+    """Its heading where a console has little room, unit included."""
+    spare: int = 0
+    """A console that is too narrow drops the columns with the highest number first, and never those with 0."""
 
     @property
     def heading(self) -> str:
@@ -58,6 +62,14 @@ class Table:
     notes: tuple[str, ...] = ()
     most_shown: int | None = None
     """So many rows at most for people; programs get all of them, and a note says so."""
+    console: tuple[Table, ...] = ()
+    """What a console shows in its place: the same cells in fewer columns, or in other units."""
+    detail: bool = False
+    """Not on the screen of the verb that measured it; in the report."""
+    headless: bool = False
+    """A list of names and texts, which needs no headings."""
+    grouped: bool = False
+    """Rows that share their first cell stand below it on a console."""
 
     def __post_init__(self) -> None:
         for row in self.rows:

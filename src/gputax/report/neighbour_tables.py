@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gputax.report import wording
 from gputax.report.model import Cell, Column, Table, text_cell
 from gputax.report.shared_points import Experiment, fails_by_nature, is_stand_in, neighbour_reason, technique_title
@@ -14,9 +16,9 @@ NEIGHBOUR_COLUMNS = (
     Column("victim", "measured tenant"),
     Column("slowdown_percent", "slowdown", align="right", interval=True),
     Column("p99_slowdown_percent", "of p99", align="right", interval=True),
-    Column("alone", "alone", "ms", "right"),
-    Column("beside", "beside it", "ms", "right"),
-    Column("pairs", "pairs", align="right"),
+    Column("alone", "alone", "ms", "right", short="alone ms"),
+    Column("beside", "beside it", "ms", "right", short="beside ms"),
+    Column("pairs", "pairs", align="right", spare=1),
     Column("errors", "errors", align="right"),
     Column("valid", "valid", hidden=True),
     Column("stand_in", "stand-in", hidden=True),
@@ -47,7 +49,30 @@ def neighbours_table(experiment: Experiment, victim: str | None = None) -> Table
     chosen = [row for row in experiment.record.neighbours if victim in (None, row.victim)]
     rows = tuple(_neighbour_row(experiment, row) for row in chosen)
     title = experiment.titled("a tenant beside a neighbour")
-    return Table("neighbours", title, NEIGHBOUR_COLUMNS, rows, (SLOWDOWN_NOTE,))
+    table = Table("neighbours", title, NEIGHBOUR_COLUMNS, rows, (SLOWDOWN_NOTE,))
+    return replace(table, console=(_console_table(experiment, table, list(dict.fromkeys(r.victim for r in chosen))),))
+
+
+def _console_table(experiment: Experiment, table: Table, victims: list[str]) -> Table:
+    """Return the same for a console: the only measured tenant is in the title."""
+    several, errors = len(victims) != 1, any(row.errors for row in experiment.record.neighbours)
+    hidden = {"victim": not several, "errors": not errors}
+    columns = tuple(replace(column, hidden=hidden.get(column.key, column.hidden)) for column in table.columns)
+    shorter = {i for i, column in enumerate(columns) if column.key in ("slowdown_percent", "p99_slowdown_percent")}
+    rows = tuple(
+        tuple(
+            replace(cell, text=cell.text.replace("(95 % CI ", "("), detail="" if cell.tone != "fail" else cell.detail)
+            if i in shorter
+            else cell
+            for i, cell in enumerate(row)
+        )
+        for row in table.rows
+    )
+    what = "a tenant beside a neighbour" if several else f"{victims[0]} beside a neighbour"
+    claim = experiment.record.claim
+    notes = ["Slowdown of its mean latency, in pairs; in brackets the 95 % interval."]
+    notes += [f"Claim: {claim}."] if claim else []
+    return replace(table, title=experiment.titled(what), columns=columns, rows=rows, notes=tuple(notes))
 
 
 def _neighbour_row(experiment: Experiment, row: NeighbourRow) -> tuple[Cell, ...]:

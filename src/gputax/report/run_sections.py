@@ -24,10 +24,10 @@ TELEMETRY_CAPTION = "Share of the GPU, and of the CPUs that the worker may use."
 
 RUN_COLUMNS = (
     Column("environment", "environment"),
-    Column("device", "device"),
+    Column("device", "device", spare=2),
     Column("cells", "cells", align="right"),
     Column("valid", "valid", align="right"),
-    Column("measured", "measured"),
+    Column("measured", "measured", spare=3),
     Column("directory", "directory"),
 )
 
@@ -50,7 +50,9 @@ def runs_table(runs: Sequence[RunSource]) -> Table:
             )
         )
     devices = [run.record.device_label for run in runs]
-    return Table("runs", wording.on_device("What was measured", devices), RUN_COLUMNS, tuple(rows))
+    return Table(
+        "runs", wording.on_device("What was measured", devices), RUN_COLUMNS, tuple(rows), detail=len(runs) == 1
+    )
 
 
 def throughput_section(cells: Sequence[Measured], known: Sequence[str]) -> Section | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gputax.plan.micro import OPERATIONS, is_micro
 from gputax.report import wording
 from gputax.report.grouping import Measured
 from gputax.report.model import Cell, Column, Table, text_cell
@@ -33,6 +35,27 @@ CELL_COLUMNS = (
     Column("threads", "threads", hidden=True),
     Column("claim", "claim", hidden=True),
     Column("directory", "directory", hidden=True),
+)
+MODEL_COLUMNS = (
+    Column("cell", "cell"),
+    Column("throughput", "throughput", "samples/s", "right", interval=True, short="samples/s"),
+    Column("latency_mean", "mean", "ms", "right", short="mean ms", spare=2),
+    Column("latency_p50", "p50", "ms", "right", short="p50 ms"),
+    Column("latency_p90", "p90", "ms", "right", short="p90 ms"),
+    Column("latency_p99", "p99", "ms", "right", short="p99 ms"),
+    Column("samples", "samples", align="right", spare=3),
+    Column("verdict", "LoadGen"),
+)
+OPERATION_COLUMNS = (
+    Column("operation", "operation"),
+    Column("does", "what one run does", spare=4),
+    Column("throughput", "rate", "operations/s", "right", short="ops/s"),
+    Column("latency_mean", "mean", "µs", "right", short="mean µs"),
+    Column("latency_p50", "p50", "µs", "right", short="p50 µs"),
+    Column("latency_p90", "p90", "µs", "right", short="p90 µs", spare=3),
+    Column("latency_p99", "p99", "µs", "right", short="p99 µs"),
+    Column("bandwidth", "bandwidth", "GB/s", "right", short="GB/s", spare=1),
+    Column("runs", "runs", align="right", spare=2),
 )
 # Column of the series -> heading, unit, how it is summed up. Only what was sampled is shown.
 TELEMETRY: dict[str, tuple[str, str, Callable[[Sequence[float]], float]]] = {
@@ -65,12 +88,11 @@ def cells_table(run: RunSource, cells: Sequence[Measured]) -> Table:
     if any(row[3].low is not None for row in rows):
         notes.append(RATE_NOTE)
     title = wording.on_device(label, [record.device_label])
-    return Table("cells", title, CELL_COLUMNS, rows, tuple(notes))
+    return Table("cells", title, CELL_COLUMNS, rows, tuple(notes), console=_console_tables(title, run, cells))
 
 
 def _cell_row(cell: Measured) -> tuple[Cell, ...]:
     benchmark = cell.benchmark
-    shape = cell.run.shapes.get(benchmark.cell)
     batch = f"{benchmark.batch_size}"
     if cell.scenario == "server":
         batch = f"≤{benchmark.batch_size} (mean {wording.number(benchmark.mean_batch_size)})"
@@ -78,7 +100,7 @@ def _cell_row(cell: Measured) -> tuple[Cell, ...]:
         text_cell(benchmark.workload),
         text_cell(cell.scenario),
         Cell(batch, benchmark.batch_size),
-        _rate_cell(benchmark.throughput_samples_per_sec, None if shape is None else shape.rate_ci95),
+        _rate_cell(benchmark.throughput_samples_per_sec, _rate_bounds(cell)),
         *(_figure(value) for value in (benchmark.latency_mean_ms, *_percentiles(benchmark))),
         Cell(f"{benchmark.samples:,}", benchmark.samples),
         _judgement(benchmark),
@@ -93,6 +115,92 @@ def _cell_row(cell: Measured) -> tuple[Cell, ...]:
         text_cell(benchmark.claim),
         text_cell(cell.run.directory),
     )
+
+
+def _console_tables(title: str, run: RunSource, cells: Sequence[Measured]) -> tuple[Table, ...]:
+    """Return the same figures for a console: models in milliseconds, operations of micro in microseconds."""
+    threads = wording.joined(sorted({wording.counted(cell.benchmark.threads, "thread") for cell in cells}))
+    title = f"{title}, {threads}" if threads else title
+    models = [cell for cell in cells if not is_micro(cell.benchmark.workload)]
+    operations = [cell for cell in cells if is_micro(cell.benchmark.workload)]
+    found = []
+    if models:
+        rows = tuple(_model_row(cell) for cell in models)
+        found.append(Table("cells", title, MODEL_COLUMNS, rows))
+    if operations:
+        rows = tuple(_operation_row(cell.benchmark) for cell in operations)
+        found.append(Table("operations", title, OPERATION_COLUMNS, rows))
+    return (*found[:-1], *(dataclasses.replace(last, notes=_console_notes(run, cells)) for last in found[-1:]))
+
+
+def _model_row(cell: Measured) -> tuple[Cell, ...]:
+    benchmark = cell.benchmark
+    judged = _judgement(benchmark)
+    verdict, _, bound = judged.text.partition(" (")
+    told = "; ".join(filter(None, (judged.detail, bound.rstrip(")"))))
+    rate = _rate_cell(benchmark.throughput_samples_per_sec, _rate_bounds(cell))
+    return (
+        text_cell(wording.cell_title(benchmark.workload, cell.scenario, benchmark.batch_size, benchmark.tenants)),
+        rate,
+        *(_figure(value) for value in (benchmark.latency_mean_ms, *_percentiles(benchmark))),
+        Cell(f"{benchmark.samples:,}", benchmark.samples),
+        dataclasses.replace(judged, text=verdict, detail=told),
+    )
+
+
+def _operation_row(benchmark: Benchmark) -> tuple[Cell, ...]:
+    latencies = (benchmark.latency_mean_ms, *_percentiles(benchmark))
+    name = benchmark.workload if benchmark.valid else f"{benchmark.workload} INVALID"
+    bandwidth = benchmark.bandwidth_gb_per_s
+    return (
+        text_cell(name, tone="" if benchmark.valid else "fail"),
+        text_cell(OPERATIONS[benchmark.workload].title if benchmark.workload in OPERATIONS else ""),
+        _figure(benchmark.throughput_samples_per_sec),
+        *(_figure(None if value is None else 1e3 * value) for value in latencies),
+        Cell("") if bandwidth is None else _figure(bandwidth),
+        Cell(f"{benchmark.queries:,}", benchmark.queries),
+    )
+
+
+def _console_notes(run: RunSource, cells: Sequence[Measured]) -> tuple[str, ...]:
+    """Return what must be read with the figures, in one line each."""
+    models = [cell for cell in cells if not is_micro(cell.benchmark.workload)]
+    notes = [f"Claim: {claim}." for claim in dict.fromkeys(cell.benchmark.claim for cell in cells)]
+    if any(cell.scenario in ("offline", "saturate") for cell in models):
+        notes.append("Offline and saturate: latency of one batch.")
+    if any(cell.benchmark.loadgen and not cell.benchmark.load.get("official") for cell in models):
+        notes.append("VALID: LoadGen's verdict on this suite's own minimums.")
+    if any(_rate_bounds(cell) is not None for cell in models):
+        notes.append("±: 95 % interval within this run; another run may differ by more.")
+    if any(None in _percentiles(cell.benchmark) for cell in cells):
+        notes.append(wording.short_floors_note())
+    notes += [_server_note(cell) for cell in models if cell.scenario == "server" and cell.benchmark.target_qps]
+    sessions = run.record.sessions
+    for number, started_at in enumerate(sessions, start=1):
+        own = [cell.benchmark.cell for cell in cells if cell.benchmark.session == number]
+        if len(sessions) > 1 and own:
+            notes.append(f"Measured in the session of {started_at}: {', '.join(own)}.")
+    return tuple(notes)
+
+
+def _server_note(cell: Measured) -> str:
+    benchmark = cell.benchmark
+    title = wording.cell_title(benchmark.workload, cell.scenario, benchmark.batch_size, benchmark.tenants)
+    batch = f"mean batch {wording.number(benchmark.mean_batch_size)}"
+    text = f"{title}: {wording.number(benchmark.target_qps)}/s offered ({benchmark.rate_source}), {batch}"
+    if (benchmark.latency_bound_source or "").startswith("ours"):
+        text += f"; bound {benchmark.latency_bound_source}"
+    if (benchmark.rate_source or "").startswith("given"):
+        return f"{text}."
+    pinned = f"--qps {benchmark.target_qps:.10g}"
+    if benchmark.latency_bound_ms is not None:
+        pinned += f" --bound-ms {benchmark.latency_bound_ms:g}"
+    return f"{text}; to compare servers, pin both: {pinned}"
+
+
+def _rate_bounds(cell: Measured) -> tuple[float, float] | None:
+    shape = cell.run.shapes.get(cell.benchmark.cell)
+    return None if shape is None else shape.rate_ci95
 
 
 def _rate_cell(rate: float, bounds: tuple[float, float] | None) -> Cell:

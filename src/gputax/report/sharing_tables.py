@@ -10,19 +10,20 @@ from gputax.report.model import Cell, Column, Table, text_cell
 from gputax.report.shared_points import Experiment, Point, is_stand_in
 from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, at_most_tenants, ranked
 from gputax.results.documents.sharing import SharedFigure, SharedRow
+from gputax.text import percent
 
 TECHNIQUE = Column("technique", "technique")
 TENANTS = Column("tenants", "tenants", align="right")
-ENTITLEMENT = Column("entitlement", "each may use")
-REPEATS = Column("repeats", "repeats", align="right")
-MEAN = Column("mean", "mean", "ms", "right", interval=True)
-P50 = Column("p50", "p50", "ms", "right", interval=True)
-P90 = Column("p90", "p90", "ms", "right", interval=True)
-P99 = Column("p99", "p99", "ms", "right", interval=True)
-WORST = Column("worst_tenant_mean", "slowest tenant's mean", "ms", "right", interval=True)
-SLOWDOWN = Column("slowdown", "slowdown", "×", "right", interval=True)
-AGGREGATE = Column("aggregate", "all tenants together", "inferences/s", "right", interval=True)
-JAIN = Column("jain", "fairness, Jain", align="right", interval=True)
+ENTITLEMENT = Column("entitlement", "each may use", short="may use", spare=2)
+REPEATS = Column("repeats", "repeats", align="right", spare=3)
+MEAN = Column("mean", "mean", "ms", "right", interval=True, short="mean ms")
+P50 = Column("p50", "p50", "ms", "right", interval=True, short="p50 ms")
+P90 = Column("p90", "p90", "ms", "right", interval=True, short="p90 ms")
+P99 = Column("p99", "p99", "ms", "right", interval=True, short="p99 ms")
+WORST = Column("worst_tenant_mean", "slowest tenant's mean", "ms", "right", interval=True, short="slowest ms")
+SLOWDOWN = Column("slowdown", "slowdown", "×", "right", interval=True, short="slowdown")
+AGGREGATE = Column("aggregate", "all tenants together", "inferences/s", "right", interval=True, short="together/s")
+JAIN = Column("jain", "fairness, Jain", align="right", interval=True, short="fairness", spare=1)
 FIGURES: dict[str, Callable[[SharedRow], SharedFigure]] = {
     "mean": lambda row: row.mean_ms,
     "p50": lambda row: row.p50_ms,
@@ -49,7 +50,7 @@ ANSWER_COLUMNS = (
     TECHNIQUE,
     ENTITLEMENT,
     MEAN,
-    Column("standing", "against the lowest"),
+    Column("standing", "against the lowest", spare=3),
     P99,
     SLOWDOWN,
     replace(AGGREGATE, title="together"),
@@ -88,7 +89,30 @@ def answer_table(experiment: Experiment) -> Table:
     columns = tuple(
         replace(column, hidden=len(order) < 2) if column.key == "standing" else column for column in ANSWER_COLUMNS
     )
-    return Table("sharing_answer", wording.on_device(title, [experiment.device]), columns, tuple(rows), tuple(notes))
+    table = Table("sharing_answer", wording.on_device(title, [experiment.device]), columns, tuple(rows), tuple(notes))
+    return replace(table, console=(replace(table, notes=_console_notes(experiment, order)),))
+
+
+def _console_notes(experiment: Experiment, order: Sequence[tuple[Point, SharedRow, str]]) -> tuple[str, ...]:
+    """Return what must be read with the answer, in one line each."""
+    record, valid = experiment.record, [cell for cell in experiment.record.cells if cell.valid]
+    notes = [f"Claim: {record.claim}."] if record.claim else []
+    repeats = sorted({row.repeats for _, row in experiment.measured})
+    if repeats:
+        count = f"{repeats[0]} to {repeats[-1]} repeats" if len(repeats) > 1 else wording.counted(repeats[0], "repeat")
+        notes.append(f"In brackets: the 95 % interval over {count}. Slowdown: against one tenant.")
+    if len({row.entitlement for _, row, _ in order}) > 1:
+        notes.append("The techniques entitle a tenant to unequal parts of the device.")
+    threads = sorted({result.threads for cell in valid for result in cell.results if result.threads})
+    if threads and record.device == "cpu":
+        notes.append(f"Threads of each tenant: {', '.join(map(str, threads))}, whatever their number.")
+    checks = [abs(cell.cross_check.difference_percent) for cell in valid if cell.cross_check is not None]
+    if checks:
+        cells = wording.counted(len(checks), "cell")
+        notes.append(f"Prometheus, asked in {cells}, differs by at most {percent(max(checks))}.")
+    if any(wording.finite(row.p99_ms.value) is None for _, row, _ in order):
+        notes.append(wording.short_floors_note())
+    return tuple(notes)
 
 
 def _answer_row(point: Point, standing: str) -> tuple[Cell, ...]:
@@ -118,7 +142,8 @@ def mean_table(experiment: Experiment) -> Table:
     )
     claim = experiment.record.claim
     notes = [ENTITLEMENT_NOTE, INTERVAL_NOTE, SLOWDOWN_NOTE, *([f"Claim: {claim}."] if claim else [])]
-    return Table("sharing", experiment.titled("mean latency of an inference"), columns, rows, tuple(notes))
+    title = experiment.titled("mean latency of an inference")
+    return Table("sharing", title, columns, rows, tuple(notes), detail=True)
 
 
 def percentiles_table(experiment: Experiment) -> Table | None:
@@ -151,7 +176,7 @@ def _plain_table(
     # Why it is invalid is said beside the means.
     invalid = Cell("invalid", tone="fail")
     rows = tuple((*_head(point), *_figures(point, columns, first=invalid)) for point in experiment.points)
-    return Table(name, experiment.titled(title), (*HEAD, *columns), rows, notes)
+    return Table(name, experiment.titled(title), (*HEAD, *columns), rows, notes, detail=True)
 
 
 def pods_table(experiment: Experiment) -> Table | None:
@@ -174,7 +199,8 @@ def pods_table(experiment: Experiment) -> Table | None:
     )  # fmt: skip
     notes = [_entitlements(experiment, label) for label in labels]
     title = experiment.titled(f"mean inference time in {name} by number of {word}s")
-    return Table("pods", title, (TECHNIQUE, *columns), rows, tuple(note for note in notes if note))
+    table = Table("pods", title, (TECHNIQUE, *columns), rows, tuple(note for note in notes if note))
+    return replace(table, console=(replace(table, notes=()),))
 
 
 def _time(point: Point | None, scale: float) -> Cell:

@@ -133,6 +133,11 @@ def on_device(text: str, devices: Sequence[str]) -> str:
     return f"{text} on {'; '.join(dict.fromkeys(devices))}" if devices else f"{text} on an unknown device"
 
 
+def short_floors_note() -> str:
+    """Return the same for a console."""
+    return f"{DASH}: too few samples ({', '.join(f'p{100 * p:g} needs {floor_for(p)}' for p in (0.5, 0.9, 0.99))})."
+
+
 def floors_note() -> str:
     """Return the note that explains a dash in a percentile's place."""
     floors = ", ".join(f"p{100 * p:g} {floor_for(p)}" for p in (0.5, 0.9, 0.95, 0.99))

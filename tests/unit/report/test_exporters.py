@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from gputax.report.exporters.console_text import write_console, write_table
+from gputax.report.exporters.console_text import write_console
 from gputax.report.exporters.csv_text import as_text, csv_text
 from gputax.report.exporters.html_page import html_page
 from gputax.report.exporters.json_text import json_text
@@ -223,14 +222,3 @@ def test_an_unpaired_row_is_labelled_weaker_everywhere() -> None:
     for text in (markdown_text(report), html_page(report)):
         assert "unpaired (weaker)" in text
     assert any("weaker" in fact.text for fact in report.facts)
-
-
-@pytest.mark.parametrize("width", [40, 80, 100, 120, 200])
-def test_no_number_is_cut_on_a_narrow_terminal(width: int) -> None:
-    stream = io.StringIO()
-    table = build_report(sources(comparison(metric(), p99(pairs_needed=90_000)))).answer_table
-    assert table is not None
-    write_table(table, Console(file=stream, width=width))
-    for row in table.shown_rows:
-        for word in " ".join(cell.text for cell in row).split():
-            assert word in stream.getvalue()

@@ -1,23 +1,31 @@
-"""Write the report for a terminal: the answer, the tables, and every warning."""
+"""Write tables and reports for a terminal: never wider than it is, no word or number cut, ASCII where it must be."""
 
 from __future__ import annotations
 
-from typing import TextIO
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TextIO
 
-from rich import box
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from gputax.report.model import Cell, Column, Fact, Report, Table, Tone
+from gputax.text import DASH, shows_unicode, to_ascii
 
-WIDTH_WITHOUT_TERMINAL = 120
+# In a pipe or a file, where COLUMNS says nothing else: what a terminal has by default.
+WIDTH_WITHOUT_TERMINAL = 80
+NARROWEST = 20
+GAP = "  "
 # What fits under a number; anything longer is a sentence and stands below the table.
 SHORT_DETAIL = 10
-LONG_NUMBER = 12
-# Padding and the gap that the box leaves between columns.
-GAP = 3
-EDGES = 1
+# A name may be wrapped to half of its length; a sentence is not squeezed into less than this.
+NARROWEST_NAME = 24
+# A number stays with its unit.
+BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|(?:ms|µs|us|s|min|h|KB|MB|GB|MiB|GB/s|pairs)\b))")
 STYLES: dict[Tone, str] = {
     "": "",
     "pass": "green",
@@ -26,109 +34,260 @@ STYLES: dict[Tone, str] = {
     "not comparable": "magenta",
     "muted": "dim",
 }
+Extent = Literal["answer", "screen", "all"]
 
 
-def write_console(report: Report, stream: TextIO, *, answer_only: bool = False) -> None:
-    """Write the report, or its answer with the warnings; NO_COLOR and pipes get plain text."""
-    width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
-    console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
-    console.print(Text(report.title, style="bold"))
-    for answer in (report.answer, *report.more_answers):
-        console.print(_line(answer))
-    if report.answer_table is not None:
-        write_table(report.answer_table, console)
-    for fact in report.facts:
-        console.print(_line(fact))
-    if not answer_only:
-        for section in report.sections:
-            if not section.folded:
-                behind_charts = [chart.table for chart in section.charts if chart.table is not None]
-                for table in (*behind_charts, *section.tables):
-                    write_table(table, console)
-                for note in section.notes:
-                    console.print(Text(note, style="dim"))
-    for warning in report.remarks:
-        console.print(Text("Warning: ") + _line(warning))
+def width_of(stream: TextIO) -> int:
+    """Return how many columns the stream has: COLUMNS, else those of its terminal, else 80."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isascii() and told.isdigit() and int(told):
+        return max(NARROWEST, int(told))
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):
+        columns = 0
+    return max(NARROWEST, columns or WIDTH_WITHOUT_TERMINAL)
 
 
-def write_table(table: Table, console: Console) -> None:
-    """Write one table with its notes; where it does not fit, with broken numbers, and else row by row."""
-    whole, broken = (_grid(table, broken=each) for each in (False, True))
-    if _width(table, whole, names_whole=True) <= console.width:
-        console.print(_table(table, whole, broken=False))
-    elif _width(table, broken, names_whole=False) <= console.width:
-        console.print(_table(table, broken, broken=True))
-    else:
-        _write_rows(table, console)
-    for row in table.shown_rows:
-        reasons = [cell.detail for cell in row if len(cell.detail) > SHORT_DETAIL]
-        if reasons:
-            console.print(Text(f"{row[0].text}, {row[1].text}: {'; '.join(reasons)}", style="dim"))
-    for note in table.notes:
-        console.print(Text(note, style="dim"))
+class Screen:
+    """A stream with a width: everything that a verb shows as its result is written through one."""
+
+    def __init__(self, stream: TextIO, width: int | None = None) -> None:
+        self.width = width or width_of(stream)
+        self._unicode = shows_unicode(stream)
+        self._noted: set[str] = set()
+        self._console = Console(file=stream, highlight=False, markup=False, emoji=False, width=self.width)
+
+    def say(self, text: str, style: str = "") -> None:
+        """Write a paragraph, wrapped at its spaces; what follows an indentation stays below it."""
+        indent = len(text) - len(text.lstrip(" "))
+        lines = wrapped(self.shown(text.lstrip(" ")), self.width - indent - (2 if indent else 0))
+        for number, line in enumerate(lines or [""]):
+            self.line(Text(" " * (indent + 2 if indent and number else indent) + line, style=style))
+
+    def line(self, line: Text) -> None:
+        """Write one line as it is."""
+        line.rstrip()
+        self._console.print(line, soft_wrap=True)
+
+    def shown(self, text: str) -> str:
+        """Return the text as the stream can write it."""
+        return text if self._unicode else to_ascii(text)
+
+    def table(self, table: Table) -> None:
+        """Write one table with its notes: whole, else in fewer columns, else row by row."""
+        for each in table.console or (table,):
+            self._table(each)
+
+    def _table(self, table: Table) -> None:
+        if table.title:
+            self.say(table.title, "bold")
+        grid = Grid(table, self)
+        layout = next((each for each in grid.layouts() if sum(each.needs) + each.gaps <= self.width), None)
+        if layout is None:
+            self._stacked(table)
+        else:
+            for line in grid.lines(layout):
+                self.line(line)
+        for row in table.shown_rows:
+            reasons = [cell.detail for cell in row if len(cell.detail) > SHORT_DETAIL]
+            if reasons:
+                names = [
+                    cell.text
+                    for cell, column in zip(row[:2], table.shown_columns, strict=False)
+                    if cell.text != DASH and (not solid(column) or column.key == "tenants")
+                ]
+                self.say(f"{', '.join(names)}: {'; '.join(reasons)}", "dim")
+        self.notes(table.notes)
+
+    def notes(self, notes: Iterable[str]) -> None:
+        """Write what is to be read with tables, each thing once."""
+        for note in notes:
+            if note not in self._noted:
+                self.say(note, "dim")
+            self._noted.add(note)
+
+    def _stacked(self, table: Table) -> None:
+        for row in table.shown_rows:
+            self.say(row[0].text, "bold")
+            for cell, column in zip(row[1:], table.shown_columns[1:], strict=True):
+                detail = f"; {cell.detail}" if 0 < len(cell.detail) <= SHORT_DETAIL else ""
+                name = "" if table.headless else f"{column.short or column.heading}: "
+                if cell.text:
+                    self.say(f"  {name}{cell.text}{detail}", STYLES[cell.tone])
 
 
-def _grid(table: Table, *, broken: bool) -> list[list[str]]:
-    return [
-        [_entry(cell, column, broken) for cell, column in zip(row, table.shown_columns, strict=True)]
-        for row in table.shown_rows
-    ]
+@dataclass(frozen=True)
+class Layout:
+    """Some columns of a table, and the room that each must have and would like."""
+
+    columns: tuple[int, ...]
+    headings: tuple[str, ...]
+    needs: tuple[int, ...]
+    wants: tuple[int, ...]
+    broken: bool
+    indented: bool
+
+    @property
+    def gaps(self) -> int:
+        """The room between the columns."""
+        return len(GAP) * (len(self.columns) - (0 if self.indented else 1))
+
+    def widths(self, width: int) -> list[int]:
+        """Return what each column gets: names give way, the longest first."""
+        widths = list(self.wants)
+        while sum(widths) + self.gaps > width:
+            over = [i for i, need in enumerate(self.needs) if widths[i] > need]
+            widths[max(over, key=lambda i: widths[i])] -= 1
+        return widths
 
 
-def _entry(cell: Cell, column: Column, broken: bool) -> str:
-    """Return the cell with a short detail below it; broken, an interval and a unit have lines of their own."""
-    text = cell.text
-    if broken and column.align == "right" and len(text) > LONG_NUMBER:
-        text = text.replace(" (", "\n(", 1) if " (" in text else text.replace(" ", "\n", 1)
-    return f"{text}\n{cell.detail}" if 0 < len(cell.detail) <= SHORT_DETAIL else text
+class Grid:
+    """The cells of a table as a screen can show them."""
+
+    def __init__(self, table: Table, screen: Screen) -> None:
+        self._table = table
+        self._screen = screen
+        self._columns = table.shown_columns
+        self._rows = table.shown_rows
+
+    def layouts(self) -> Iterator[Layout]:
+        """Yield ways to show it, the best first: all on one line, shorter headings, fewer columns, broken numbers."""
+        everything = tuple(range(1 if self._table.grouped else 0, len(self._columns)))
+        full = self._layout(everything, [column.heading for column in self._columns], broken=False)
+        if sum(full.wants) + full.gaps <= self._screen.width:
+            yield full
+        short = [column.short or column.heading for column in self._columns]
+        yield self._layout(everything, short, broken=False)
+        kept = everything
+        for spare in sorted({column.spare for column in self._columns} - {0}, reverse=True):
+            kept = tuple(i for i in kept if self._columns[i].spare < spare)
+            yield self._layout(kept, short, broken=False)
+        yield self._layout(kept, short, broken=True)
+        yield self._layout(kept, short, broken=True, squeezed=True)
+
+    def _layout(
+        self, columns: tuple[int, ...], headings: Sequence[str], *, broken: bool, squeezed: bool = False
+    ) -> Layout:
+        shown = tuple("" if self._table.headless else self._screen.shown(headings[i]) for i in columns)
+        rooms = [self._room(i, heading, broken, squeezed) for i, heading in zip(columns, shown, strict=True)]
+        needs, wants = tuple(need for need, _ in rooms), tuple(want for _, want in rooms)
+        return Layout(columns, shown, needs, wants, broken, self._table.grouped)
+
+    def _room(self, i: int, heading: str, broken: bool, squeezed: bool) -> tuple[int, int]:
+        """Return the least room of a column, and the room in which nothing of it is wrapped."""
+        lines = [line for row in self._rows for line in self._entry(row[i], self._columns[i], broken)]
+        words = max((cell_len(word) for text in (heading, *lines) for word in split(text)), default=0)
+        longest = max((cell_len(line) for line in lines), default=0)
+        want = max(longest, cell_len(heading))
+        if solid(self._columns[i]):
+            return max(words, longest), want
+        return max(words, min(NARROWEST_NAME, math.ceil(want / 2) if squeezed else longest)), want
+
+    def _entry(self, cell: Cell, column: Column, broken: bool) -> list[str]:
+        """Return the cell's lines; broken, an interval stands below its number."""
+        text = self._screen.shown(cell.text)
+        if broken and column.align == "right":
+            text = text.replace(" (", "\n(", 1)
+        detail = [self._screen.shown(cell.detail)] if 0 < len(cell.detail) <= SHORT_DETAIL else []
+        return [*text.split("\n"), *detail]
+
+    def lines(self, layout: Layout) -> Iterator[Text]:
+        """Yield the heading, a rule and the rows."""
+        widths = layout.widths(self._screen.width)
+        if not self._table.headless:
+            heads = [wrapped(text, width) for text, width in zip(layout.headings, widths, strict=True)]
+            height = max(map(len, heads))
+            heads = [[""] * (height - len(head)) + head for head in heads]
+            yield from self._row(layout, widths, heads, ["bold"] * len(heads))
+            yield Text(self._screen.shown("─") * (sum(widths) + layout.gaps), style="dim")
+        above = ""
+        for row in self._rows:
+            cells = [row[i] for i in layout.columns]
+            if self._table.grouped and row[0].text != above:
+                yield from (Text(line) for line in wrapped(self._screen.shown(row[0].text), self._screen.width))
+            entries = [
+                self._wrapped(cell, i, width, layout.broken)
+                for cell, i, width in zip(cells, layout.columns, widths, strict=True)
+            ]
+            if not self._table.grouped and not solid(self._columns[0]) and cells[0].text == above and len(cells) > 1:
+                entries[0] = []
+            above = row[0].text
+            yield from self._row(layout, widths, entries, [STYLES[cell.tone] for cell in cells])
+
+    def _wrapped(self, cell: Cell, i: int, width: int, broken: bool) -> list[str]:
+        lines = self._entry(cell, self._columns[i], broken)
+        return lines if solid(self._columns[i]) else [part for line in lines for part in wrapped(line, width)]
+
+    def _row(
+        self, layout: Layout, widths: Sequence[int], entries: Sequence[Sequence[str]], styles: Sequence[str]
+    ) -> Iterator[Text]:
+        for n in range(max(map(len, entries), default=0)):
+            line = Text()
+            for k, i in enumerate(layout.columns):
+                text = entries[k][n] if n < len(entries[k]) else ""
+                space = " " * (widths[k] - cell_len(text))
+                line.append(GAP if k or self._table.grouped else "")
+                line.append(space + text if self._columns[i].align == "right" else text + space, style=styles[k])
+            yield line
 
 
-def _width(table: Table, grid: list[list[str]], *, names_whole: bool) -> int:
-    """Return the room that the table needs, with names on one line or broken at their spaces."""
-    columns = range(len(table.shown_columns))
-    return EDGES + sum(_column_width(table, grid, i, names_whole=names_whole) + GAP for i in columns)
-
-
-def _column_width(table: Table, grid: list[list[str]], i: int, *, names_whole: bool) -> int:
-    column = table.shown_columns[i]
-    texts = [_heading(column, broken=not names_whole), *(row[i] for row in grid)]
-    parts = [part for text in texts for part in (text.split("\n") if names_whole or _solid(column) else text.split())]
-    return max(len(part) for part in parts or [""])
-
-
-def _solid(column: Column) -> bool:
-    """Whether the column is never broken: a number that lost its end is a wrong number."""
+def solid(column: Column) -> bool:
+    """Whether the column is never wrapped: a number that lost its end is a wrong number."""
     return column.align == "right" or column.key == "verdict"
 
 
-def _heading(column: Column, *, broken: bool) -> str:
-    return column.heading.replace(" (", "\n(") if broken else column.heading
+def split(text: str) -> list[str]:
+    """Return the words, a number together with its unit."""
+    return [word.replace("\u00a0", " ") for word in BEFORE_UNIT.sub("\u00a0", text).split(" ") if word]
 
 
-def _table(table: Table, grid: list[list[str]], *, broken: bool) -> RichTable:
-    shown = RichTable(title=Text(table.title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for i, column in enumerate(table.shown_columns):
-        shown.add_column(
-            Text(_heading(column, broken=broken)),
-            justify=column.align,
-            no_wrap=_solid(column),
-            overflow="fold",
-            # Rich would take from a name, in the middle of a word, what another column does not need.
-            min_width=_column_width(table, grid, i, names_whole=False),
-        )
-    for row, texts in zip(table.shown_rows, grid, strict=True):
-        shown.add_row(*(Text(text, style=STYLES[cell.tone]) for cell, text in zip(row, texts, strict=True)))
-    return shown
+def wrapped(text: str, width: int) -> list[str]:
+    """Return lines of at most this width; a longer word, such as a path, has a line of its own and stays whole."""
+    lines: list[str] = []
+    for word in split(text):
+        if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
-def _write_rows(table: Table, console: Console) -> None:
-    console.print(Text(table.title, style="bold"))
-    for row in table.shown_rows:
-        console.print(Text(f"  {row[0].text}", style="bold"))
-        for cell, column in zip(row[1:], table.shown_columns[1:], strict=True):
-            detail = f"; {cell.detail}" if 0 < len(cell.detail) <= SHORT_DETAIL else ""
-            console.print(Text(f"    {column.heading}: {cell.text}{detail}", style=STYLES[cell.tone]))
+def write_console(report: Report, stream: TextIO, extent: Extent = "all", width: int | None = None) -> None:
+    """Write the report: its answer with the warnings, what fits a screen, or every table that is not folded.
+
+    NO_COLOR and pipes get plain text.
+    """
+    screen = Screen(stream, width)
+    if report.answer_table is None:
+        screen.say(report.title, "bold")
+    for answer in (report.answer, *report.more_answers):
+        _say(screen, answer)
+    tables = [] if report.answer_table is None else [report.answer_table]
+    notes: list[str] = []
+    if extent != "answer":
+        for section in report.sections:
+            if not section.folded:
+                own = [*(chart.table for chart in section.charts if chart.table is not None), *section.tables]
+                tables += own
+                # A table with a form for the console has its own, shorter notes.
+                notes += section.notes if extent == "all" and not all(table.console for table in own) else ()
+    for table in tables:
+        if extent == "all" or not table.detail:
+            screen.say("")
+            screen.table(table)
+    screen.notes(notes)
+    screen.say("")
+    for fact in report.facts:
+        _say(screen, fact)
+    for warning in report.warnings:
+        _say(screen, Fact(f"Warning: {warning.text}", warning.tone))
 
 
-def _line(fact: Fact) -> Text:
-    return Text(fact.text, style=STYLES[fact.tone])
+def write_table(table: Table, stream: TextIO, width: int | None = None) -> None:
+    """Write one table."""
+    Screen(stream, width).table(table)
+
+
+def _say(screen: Screen, fact: Fact) -> None:
+    screen.say(fact.text, STYLES[fact.tone])

@@ -1,10 +1,13 @@
-"""The table tells device, stand-ins, intervals, refusals and broken walls, and no number without evidence."""
+"""A console says device, stand-ins, intervals, refusals and broken walls, and no number without evidence."""
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
-from gputax.cli.neighbour_table import neighbour_lines
+from gputax.report.exporters.console_text import write_console
+from gputax.report.sources import SharingSource, Sources
+from gputax.report.story import build_report
 from gputax.results.documents.run import Failure, WarningRecord
 from gputax.results.documents.sharing import IsolationRow, NeighbourRow, SharedFigure, SharingRecord
 
@@ -41,9 +44,15 @@ def steal(percent: float) -> WarningRecord:
     return WarningRecord(code="steal", text=f"the hypervisor withheld {percent:g} %", value=percent)
 
 
+def shown(document: SharingRecord) -> str:
+    stream = io.StringIO()
+    write_console(build_report(Sources(sharing=(SharingSource("x/sharing.json", document),))), stream, "screen", 120)
+    return stream.getvalue()
+
+
 def test_everything_that_must_be_said() -> None:
     tail = SharedFigure(value=80.0, ci95=(60.0, 100.0))
-    lines = neighbour_lines(
+    text = shown(
         record(
             neighbours=(
                 row("cpu-shared", "compute", 50.0, p99_slowdown_percent=tail, warnings=(steal(2.0),)),
@@ -56,30 +65,28 @@ def test_everything_that_must_be_said() -> None:
                 IsolationRow(technique="proxy", check="a crash stays with its tenant", passed=None, text="not asked"),
             ),
             failures=(Failure(cell="mps-crash", kind="CellError", what="it broke"),),
+            claim="CPU number, not a GPU's",
         )
     )
-    text = "\n".join(lines)
-    assert lines[0] == "resnet50, single-stream, beside a neighbour, on CPU (Xeon), not a GPU"
+    lines = text.splitlines()
+    assert "resnet50 in bare: resnet50, single-stream beside a neighbour on CPU (Xeon), not a GPU" in lines
     assert "cpu-shared (stand-in)" in text
-    assert "+50 %" in text
-    assert "+42 to +∞" in text
-    assert "+80 % [+60 to +100]" in text
-    assert "+1,234 %" in text
+    assert "+50.0 % (from +42.0)" in text
+    assert "+80.0 % (+60.0 to +100.0)" in text
+    assert "+1,234 % (from +42)" in text
     invalid = next(line for line in lines if "copies" in line)
-    assert "INVALID" in invalid
+    assert "invalid" in invalid
     assert "37.5" not in invalid
-    assert "INVALID: mps, copies: no MPS server" in text
-    assert "Warning: the hypervisor withheld 3 % (cpu-shared, memory; the worst of 2)" in text
+    assert "MPS, copies: no MPS server" in lines
+    assert "the hypervisor withheld 3 %" in text
     assert "withheld 2 %" not in text
-    assert "  pass       proxy: memory quota holds" in lines
-    assert "  FAIL       proxy: no foreign memory readable" in lines
-    assert "  not tried  proxy: a crash stays with its tenant" in lines
-    assert "FAILED: mps-crash: it broke" in lines
+    assert any("memory quota holds" in line and "✓ pass" in line for line in lines)
+    assert any("no foreign memory readable" in line and "✗ fail" in line for line in lines)
+    assert any("a crash stays with" in line and "– not tried" in line for line in lines)
+    assert "it broke" in text
+    assert "Claim: CPU number, not a GPU's." in lines
     assert max(map(len, lines)) <= 120
 
 
 def test_a_hostile_record_cannot_paint_the_terminal() -> None:
-    text = "\n".join(
-        neighbour_lines(record(device_label="\x1b[31mGPU", neighbours=(row("cpu-shared", "compute", 1.0),)))
-    )
-    assert "\x1b" not in text
+    assert "\x1b" not in shown(record(device_label="\x1b[31mGPU", neighbours=(row("cpu-shared", "compute", 1.0),)))
