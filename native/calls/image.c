@@ -13,7 +13,6 @@ struct fat_header {
     uint64_t bytes;
 };
 
-
 static const uint32_t FAT_MAGIC = 0xba55ed50;
 
 /* Raises *end to offset + bytes; false if that is behind the limit. */

@@ -10,10 +10,10 @@ struct arena_block {
     struct arena_block *left[2], *right[2]; /* [0]: tree by address, [1]: tree by size */
     uint32_t priority[2];
     uint64_t address;
-    size_t bytes;     /* rounded up to the alignment */
-    size_t asked;     /* what the owner asked for: accesses beyond it are errors */
-    const struct arena_owner *owner; /* NULL: free */
-    bool dirty;                      /* written since it was handed out */
+    size_t bytes;                      /* rounded up to the alignment */
+    size_t asked;                      /* what the owner asked for: accesses beyond it are errors */
+    const struct arena_owner *owner;   /* NULL: free */
+    bool dirty;                        /* written since it was handed out */
     struct arena_block *next, *before; /* neighbours by address */
     struct arena_block *owned_next, *owned_before;
 };
@@ -22,14 +22,16 @@ struct arena_block {
 enum { RETURN_BYTES = 1 << 20 };
 enum { BY_ADDRESS = 0, BY_SIZE = 1 };
 
-static bool less(int tree, const struct arena_block *a, const struct arena_block *b) {
+static bool less(int tree, const struct arena_block *a, const struct arena_block *b)
+{
     if (tree == BY_SIZE && a->bytes != b->bytes)
         return a->bytes < b->bytes;
     return a->address < b->address;
 }
 
 static void split(int tree, struct arena_block *root, const struct arena_block *key, struct arena_block **low,
-                  struct arena_block **high) {
+                  struct arena_block **high)
+{
     if (!root) {
         *low = *high = NULL;
     } else if (less(tree, root, key)) {
@@ -41,7 +43,8 @@ static void split(int tree, struct arena_block *root, const struct arena_block *
     }
 }
 
-static struct arena_block *join(int tree, struct arena_block *low, struct arena_block *high) {
+static struct arena_block *join(int tree, struct arena_block *low, struct arena_block *high)
+{
     if (!low || !high)
         return low ? low : high;
     if (low->priority[tree] > high->priority[tree]) {
@@ -52,7 +55,8 @@ static struct arena_block *join(int tree, struct arena_block *low, struct arena_
     return high;
 }
 
-static void tree_insert(struct arena *arena, int tree, struct arena_block **root, struct arena_block *block) {
+static void tree_insert(struct arena *arena, int tree, struct arena_block **root, struct arena_block *block)
+{
     arena->random = arena->random * 6364136223846793005u + 1442695040888963407u;
     block->priority[tree] = (uint32_t)(arena->random >> 32);
     while (*root && (*root)->priority[tree] >= block->priority[tree])
@@ -61,13 +65,15 @@ static void tree_insert(struct arena *arena, int tree, struct arena_block **root
     *root = block;
 }
 
-static void tree_remove(int tree, struct arena_block **root, struct arena_block *block) {
+static void tree_remove(int tree, struct arena_block **root, struct arena_block *block)
+{
     while (*root != block)
         root = less(tree, *root, block) ? &(*root)->right[tree] : &(*root)->left[tree];
     *root = join(tree, block->left[tree], block->right[tree]);
 }
 
-static struct arena_block *smallest_with(struct arena *arena, size_t bytes) {
+static struct arena_block *smallest_with(struct arena *arena, size_t bytes)
+{
     struct arena_block *best = NULL;
     for (struct arena_block *at = arena->by_size; at;) {
         if (at->bytes >= bytes) {
@@ -81,7 +87,8 @@ static struct arena_block *smallest_with(struct arena *arena, size_t bytes) {
 }
 
 /* The last block that starts at or before the address. */
-static struct arena_block *block_at(struct arena *arena, uint64_t address) {
+static struct arena_block *block_at(struct arena *arena, uint64_t address)
+{
     struct arena_block *best = NULL;
     for (struct arena_block *at = arena->by_address; at;) {
         if (at->address <= address) {
@@ -94,7 +101,8 @@ static struct arena_block *block_at(struct arena *arena, uint64_t address) {
     return best;
 }
 
-bool arena_open(struct arena *arena, size_t bytes) {
+bool arena_open(struct arena *arena, size_t bytes)
+{
     memset(arena, 0, sizeof *arena);
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     struct arena_block *whole = calloc(1, sizeof *whole);
@@ -115,7 +123,8 @@ bool arena_open(struct arena *arena, size_t bytes) {
 }
 
 /* Cuts the block after `bytes`; the rest becomes a free block of its own. False when there is no host memory for it. */
-static bool cut(struct arena *arena, struct arena_block *block, size_t bytes) {
+static bool cut(struct arena *arena, struct arena_block *block, size_t bytes)
+{
     if (block->bytes == bytes)
         return true;
     struct arena_block *rest = calloc(1, sizeof *rest);
@@ -134,7 +143,8 @@ static bool cut(struct arena *arena, struct arena_block *block, size_t bytes) {
     return true;
 }
 
-uint64_t arena_allocate(struct arena *arena, struct arena_owner *owner, size_t bytes) {
+uint64_t arena_allocate(struct arena *arena, struct arena_owner *owner, size_t bytes)
+{
     if (bytes == 0 || bytes > arena->bytes)
         return 0;
     size_t rounded = (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
@@ -162,7 +172,8 @@ uint64_t arena_allocate(struct arena *arena, struct arena_owner *owner, size_t b
     return address;
 }
 
-static void erase(const struct arena_block *block) {
+static void erase(const struct arena_block *block)
+{
     char *from = (char *)(uintptr_t)block->address; /* the one place where a device address becomes a host pointer */
     size_t bytes = block->bytes;
     if (!block->dirty)
@@ -181,7 +192,8 @@ static void erase(const struct arena_block *block) {
 }
 
 /* Joins `block` with the free block after it. */
-static void swallow_next(struct arena *arena, struct arena_block *block) {
+static void swallow_next(struct arena *arena, struct arena_block *block)
+{
     struct arena_block *next = block->next;
     tree_remove(BY_ADDRESS, &arena->by_address, next);
     tree_remove(BY_SIZE, &arena->by_size, next);
@@ -192,7 +204,8 @@ static void swallow_next(struct arena *arena, struct arena_block *block) {
     free(next);
 }
 
-static void release(struct arena *arena, struct arena_owner *owner, struct arena_block *block) {
+static void release(struct arena *arena, struct arena_owner *owner, struct arena_block *block)
+{
     erase(block);
     arena->used -= block->bytes;
     if (block->owned_before)
@@ -215,7 +228,8 @@ static void release(struct arena *arena, struct arena_owner *owner, struct arena
     tree_insert(arena, BY_SIZE, &arena->by_size, block);
 }
 
-bool arena_free(struct arena *arena, struct arena_owner *owner, uint64_t address) {
+bool arena_free(struct arena *arena, struct arena_owner *owner, uint64_t address)
+{
     pthread_mutex_lock(&arena->lock);
     struct arena_block *block = block_at(arena, address);
     bool found = block && block->address == address && block->owner == owner;
@@ -225,7 +239,8 @@ bool arena_free(struct arena *arena, struct arena_owner *owner, uint64_t address
     return found;
 }
 
-void arena_free_all(struct arena *arena, struct arena_owner *owner) {
+void arena_free_all(struct arena *arena, struct arena_owner *owner)
+{
     pthread_mutex_lock(&arena->lock);
     while (owner->first)
         release(arena, owner, owner->first);
@@ -233,7 +248,8 @@ void arena_free_all(struct arena *arena, struct arena_owner *owner) {
 }
 
 bool arena_find(struct arena *arena, const struct arena_owner *owner, uint64_t address, size_t bytes, bool write,
-                struct arena_range *range) {
+                struct arena_range *range)
+{
     if (address < arena->base || address - arena->base >= arena->bytes)
         return false;
     pthread_mutex_lock(&arena->lock);
@@ -249,7 +265,8 @@ bool arena_find(struct arena *arena, const struct arena_owner *owner, uint64_t a
     return found;
 }
 
-size_t arena_available(struct arena *arena) {
+size_t arena_available(struct arena *arena)
+{
     pthread_mutex_lock(&arena->lock);
     size_t bytes = arena->bytes - arena->used;
     pthread_mutex_unlock(&arena->lock);

@@ -12,11 +12,13 @@ static _Thread_local int depth;
 
 static unsigned int alive; /* contexts; decides whether waits spin or yield */
 
-static struct CUctx_st *current(void) {
+static struct CUctx_st *current(void)
+{
     return depth ? stack[depth - 1] : NULL;
 }
 
-static enum timeline_wait wait_of(unsigned int flags) {
+static enum timeline_wait wait_of(unsigned int flags)
+{
     static long cores;
     switch (flags & CU_CTX_SCHED_MASK) {
     case CU_CTX_SCHED_BLOCKING_SYNC:
@@ -32,11 +34,13 @@ static enum timeline_wait wait_of(unsigned int flags) {
     }
 }
 
-static void context_wait(const struct CUctx_st *context, uint64_t until_ns, bool sleep) {
+static void context_wait(const struct CUctx_st *context, uint64_t until_ns, bool sleep)
+{
     timeline_wait(until_ns, sleep ? WAIT_SLEEP : wait_of(context->flags));
 }
 
-CUresult context_create(struct CUctx_st **made, unsigned int flags) {
+CUresult context_create(struct CUctx_st **made, unsigned int flags)
+{
     if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
         return CUDA_ERROR_INVALID_VALUE;
     struct CUctx_st *context = calloc(1, sizeof *context);
@@ -61,19 +65,22 @@ CUresult context_create(struct CUctx_st **made, unsigned int flags) {
     return CUDA_SUCCESS;
 }
 
-static void context_free(struct CUctx_st *context) {
+static void context_free(struct CUctx_st *context)
+{
     ptx_scratch_close(context->scratch);
     pthread_mutex_destroy(&context->work);
     free(context);
 }
 
-static void context_release(struct CUctx_st *context) {
+static void context_release(struct CUctx_st *context)
+{
     if (handle_release_context(context))
         context_free(context);
 }
 
 /* Waits for its work, takes the context out of the world and frees what it owns. The caller has held it. */
-void context_end(struct CUctx_st *context) {
+void context_end(struct CUctx_st *context)
+{
     context_wait(context, context->end_ns, false);
     handle_remove(context);
     pthread_mutex_lock(&context->work);
@@ -88,7 +95,8 @@ void context_end(struct CUctx_st *context) {
     context_release(context);
 }
 
-CUresult context_enter_for(struct CUctx_st *wanted, struct CUctx_st **context) {
+CUresult context_enter_for(struct CUctx_st *wanted, struct CUctx_st **context)
+{
     struct CUctx_st *held = handle_hold_context(wanted);
     if (!held)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -102,7 +110,8 @@ CUresult context_enter_for(struct CUctx_st *wanted, struct CUctx_st **context) {
     return CUDA_SUCCESS;
 }
 
-CUresult context_enter(struct CUctx_st **context) {
+CUresult context_enter(struct CUctx_st **context)
+{
     CUresult result = device_initialised();
     if (result != CUDA_SUCCESS)
         return result;
@@ -111,23 +120,26 @@ CUresult context_enter(struct CUctx_st **context) {
     return context_enter_for(current(), context);
 }
 
-void context_leave(struct CUctx_st *context) {
+void context_leave(struct CUctx_st *context)
+{
     pthread_mutex_unlock(&context->work);
     context_release(context);
 }
 
-void context_leave_and_wait(struct CUctx_st *context, uint64_t until_ns, bool sleep) {
+void context_leave_and_wait(struct CUctx_st *context, uint64_t until_ns, bool sleep)
+{
     pthread_mutex_unlock(&context->work);
     context_wait(context, until_ns, sleep);
     context_release(context);
 }
 
-CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device) {
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
+{
     return cuCtxCreate_v4(context, NULL, flags, device);
 }
 
-CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *params, int count, unsigned int flags,
-                        CUdevice device) {
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *params, int count, unsigned int flags, CUdevice device)
+{
     if (count < 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (params && count > 0)
@@ -135,7 +147,8 @@ CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *params, int cou
     return cuCtxCreate_v4(context, NULL, flags, device);
 }
 
-CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned int flags, CUdevice device) {
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned int flags, CUdevice device)
+{
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;
@@ -152,7 +165,8 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
     return result;
 }
 
-CUresult cuCtxDestroy_v2(CUcontext context) {
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
     struct CUctx_st *held = handle_hold_context(context);
     if (!held)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -166,7 +180,8 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPushCurrent_v2(CUcontext context) {
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
     CUresult result = device_initialised();
     if (result != CUDA_SUCCESS)
         return result;
@@ -178,7 +193,8 @@ CUresult cuCtxPushCurrent_v2(CUcontext context) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPopCurrent_v2(CUcontext *context) {
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
     if (!depth)
         return CUDA_ERROR_INVALID_CONTEXT;
     depth--;
@@ -187,7 +203,8 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSetCurrent(CUcontext context) {
+CUresult cuCtxSetCurrent(CUcontext context)
+{
     CUresult result = device_initialised();
     if (result != CUDA_SUCCESS)
         return result;
@@ -203,7 +220,8 @@ CUresult cuCtxSetCurrent(CUcontext context) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetCurrent(CUcontext *context) {
+CUresult cuCtxGetCurrent(CUcontext *context)
+{
     CUresult result = device_initialised();
     if (result != CUDA_SUCCESS)
         return result;
@@ -214,14 +232,16 @@ CUresult cuCtxGetCurrent(CUcontext *context) {
 }
 
 /* The _v2 ABIs of CUDA 13 take a context, or NULL for the current one. */
-static CUresult enter_given(CUcontext given, struct CUctx_st **context) {
+static CUresult enter_given(CUcontext given, struct CUctx_st **context)
+{
     if (!given)
         return context_enter(context);
     CUresult result = context_enter_for(given, context);
     return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_INVALID_CONTEXT : result;
 }
 
-CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext given) {
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext given)
+{
     struct CUctx_st *context;
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
@@ -233,11 +253,13 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext given) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetDevice(CUdevice *device) {
+CUresult cuCtxGetDevice(CUdevice *device)
+{
     return cuCtxGetDevice_v2(device, NULL);
 }
 
-CUresult cuCtxGetFlags(unsigned int *flags) {
+CUresult cuCtxGetFlags(unsigned int *flags)
+{
     struct CUctx_st *context;
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
@@ -249,7 +271,8 @@ CUresult cuCtxGetFlags(unsigned int *flags) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSetFlags(unsigned int flags) {
+CUresult cuCtxSetFlags(unsigned int flags)
+{
     struct CUctx_st *context;
     if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
         return CUDA_ERROR_INVALID_VALUE;
@@ -261,7 +284,8 @@ CUresult cuCtxSetFlags(unsigned int flags) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version) {
+CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
+{
     struct CUctx_st *held = handle_hold_context(context ? context : current());
     if (!held)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -272,7 +296,8 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version) {
     return result;
 }
 
-CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
     struct CUctx_st *context;
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)
@@ -285,7 +310,8 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSynchronize_v2(CUcontext given) {
+CUresult cuCtxSynchronize_v2(CUcontext given)
+{
     struct CUctx_st *context;
     CUresult result = enter_given(given, &context);
     if (result != CUDA_SUCCESS)
@@ -294,6 +320,7 @@ CUresult cuCtxSynchronize_v2(CUcontext given) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSynchronize(void) {
+CUresult cuCtxSynchronize(void)
+{
     return cuCtxSynchronize_v2(NULL);
 }

@@ -15,7 +15,8 @@ struct transfer_call {
     bool wait; /* the call returns when the work has ended */
 };
 
-static bool ranges_are_good(struct CUctx_st *context, const struct transfer_call *call) {
+static bool ranges_are_good(struct CUctx_st *context, const struct transfer_call *call)
+{
     struct arena_range range;
     struct arena *arena = device_arena();
     bool to_good = call->kind == TO_HOST ? call->to != 0
@@ -26,7 +27,8 @@ static bool ranges_are_good(struct CUctx_st *context, const struct transfer_call
                                    : arena_find(arena, &context->memory, call->from, call->bytes, false, &range);
 }
 
-static void compute(const struct transfer_call *call) {
+static void compute(const struct transfer_call *call)
+{
     void *to = (void *)(uintptr_t)call->to;
     switch (call->kind) {
     case FILL8:
@@ -41,7 +43,8 @@ static void compute(const struct transfer_call *call) {
     }
 }
 
-static CUresult transfer(const struct transfer_call *call) {
+static CUresult transfer(const struct transfer_call *call)
+{
     struct CUctx_st *context;
     struct CUstream_st *stream;
     CUresult result = context_enter(&context);
@@ -66,55 +69,67 @@ static CUresult transfer(const struct transfer_call *call) {
     return CUDA_SUCCESS;
 }
 
-static CUresult copy(enum transfer kind, uint64_t to, uint64_t from, size_t bytes, CUstream stream, bool wait) {
-    return transfer(&(struct transfer_call){
-        .kind = kind, .to = to, .from = from, .bytes = bytes, .stream = stream, .wait = wait});
+static CUresult copy(enum transfer kind, uint64_t to, uint64_t from, size_t bytes, CUstream stream, bool wait)
+{
+    return transfer(
+        &(struct transfer_call){.kind = kind, .to = to, .from = from, .bytes = bytes, .stream = stream, .wait = wait});
 }
 
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
+{
     return copy(TO_DEVICE, to, (uintptr_t)from, bytes, NULL, true);
 }
 
-CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+{
     return copy(TO_HOST, (uintptr_t)to, from, bytes, NULL, true);
 }
 
-CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
     return copy(WITHIN, to, from, bytes, NULL, false); /* asynchronous with respect to the host, as CUDA's */
 }
 
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
     return copy(TO_DEVICE, to, (uintptr_t)from, bytes, stream, false);
 }
 
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
     return copy(TO_HOST, (uintptr_t)to, from, bytes, stream, false);
 }
 
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
     return copy(WITHIN, to, from, bytes, stream, false);
 }
 
-static CUresult fill(enum transfer kind, uint64_t to, uint32_t value, size_t count, CUstream stream) {
+static CUresult fill(enum transfer kind, uint64_t to, uint32_t value, size_t count, CUstream stream)
+{
     size_t width = kind == FILL32 ? 4 : 1;
     if (to % width || count > SIZE_MAX / width)
         return CUDA_ERROR_INVALID_VALUE;
-    return transfer(&(struct transfer_call){
-        .kind = kind, .to = to, .value = value, .bytes = count * width, .stream = stream});
+    return transfer(
+        &(struct transfer_call){.kind = kind, .to = to, .value = value, .bytes = count * width, .stream = stream});
 }
 
-CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count)
+{
     return fill(FILL8, to, value, count, NULL);
 }
 
-CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count) {
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count)
+{
     return fill(FILL32, to, value, count, NULL);
 }
 
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream)
+{
     return fill(FILL8, to, value, count, stream);
 }
 
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream) {
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream)
+{
     return fill(FILL32, to, value, count, stream);
 }

@@ -14,7 +14,8 @@ static bool asked_for;
 static struct arena arena;
 static char name[DEVICE_NAME_BYTES] = "gputax software device";
 
-static bool memory_setting(size_t *bytes) {
+static bool memory_setting(size_t *bytes)
+{
     const char *text = getenv("GPUTAX_SOFT_MEMORY_MB");
     if (!text || !*text)
         text = "1024";
@@ -29,7 +30,8 @@ static bool memory_setting(size_t *bytes) {
     return true;
 }
 
-static void open_device(void) {
+static void open_device(void)
+{
     size_t bytes;
     size_t used = strlen(name);
     if (!memory_setting(&bytes) || !timeline_open(name + used, sizeof name - used))
@@ -40,22 +42,26 @@ static void open_device(void) {
         opened = CUDA_SUCCESS;
 }
 
-struct arena *device_arena(void) {
+struct arena *device_arena(void)
+{
     return &arena;
 }
 
-CUresult device_initialised(void) {
+CUresult device_initialised(void)
+{
     return __atomic_load_n(&asked_for, __ATOMIC_ACQUIRE) ? opened : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-CUresult device_ready(CUdevice device) {
+CUresult device_ready(CUdevice device)
+{
     CUresult result = device_initialised();
     if (result == CUDA_SUCCESS && device != 0)
         result = CUDA_ERROR_INVALID_DEVICE;
     return result;
 }
 
-CUresult cuInit(unsigned int flags) {
+CUresult cuInit(unsigned int flags)
+{
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_once(&once, open_device);
@@ -63,14 +69,16 @@ CUresult cuInit(unsigned int flags) {
     return opened;
 }
 
-CUresult cuDriverGetVersion(int *version) {
+CUresult cuDriverGetVersion(int *version)
+{
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
     *version = DEVICE_DRIVER_VERSION;
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetCount(int *count) {
+CUresult cuDeviceGetCount(int *count)
+{
     CUresult result = device_initialised();
     if (result != CUDA_SUCCESS)
         return result;
@@ -80,7 +88,8 @@ CUresult cuDeviceGetCount(int *count) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
     CUresult result = device_ready(ordinal);
     if (result != CUDA_SUCCESS)
         return result;
@@ -90,7 +99,8 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetName(char *text, int capacity, CUdevice device) {
+CUresult cuDeviceGetName(char *text, int capacity, CUdevice device)
+{
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;
@@ -100,7 +110,8 @@ CUresult cuDeviceGetName(char *text, int capacity, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+{
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;
@@ -110,11 +121,13 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
     return cuDeviceGetUuid_v2(uuid, device);
 }
 
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;
@@ -124,7 +137,8 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device) {
+CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
+{
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;
@@ -135,7 +149,8 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-static int attribute_value(CUdevice_attribute attribute) {
+static int attribute_value(CUdevice_attribute attribute)
+{
     switch ((int)attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
@@ -182,7 +197,8 @@ static int attribute_value(CUdevice_attribute attribute) {
     }
 }
 
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;

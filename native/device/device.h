@@ -76,14 +76,14 @@ struct host_memory {
 };
 
 struct CUctx_st {
-    pthread_mutex_t work;  /* held while work of this context computes: one piece of work at a time */
-    unsigned int users;    /* threads inside a call on it; guarded by the handle table's lock */
-    bool dead;             /* the last user frees it */
+    pthread_mutex_t work; /* held while work of this context computes: one piece of work at a time */
+    unsigned int users;   /* threads inside a call on it; guarded by the handle table's lock */
+    bool dead;            /* the last user frees it */
     bool primary;
     unsigned int flags;
     unsigned int api_version;
-    CUresult failure;      /* sticky: what a faulting kernel left behind */
-    uint64_t end_ns;       /* when all its work ends */
+    CUresult failure;         /* sticky: what a faulting kernel left behind */
+    uint64_t end_ns;          /* when all its work ends */
     uint64_t blocking_end_ns; /* the same without non-blocking streams: what the default stream waits for */
     struct CUstream_st default_stream;
     struct owned streams, events, modules, host_memory;
@@ -103,16 +103,19 @@ bool handle_is(const void *handle, enum handle_kind kind);
 struct CUctx_st *handle_hold_context(struct CUctx_st *context);
 bool handle_release_context(struct CUctx_st *context);
 
-static inline void owned_init(struct owned *ring) {
+static inline void owned_init(struct owned *ring)
+{
     ring->next = ring->before = ring;
 }
-static inline void owned_add(struct owned *ring, struct owned *item) {
+static inline void owned_add(struct owned *ring, struct owned *item)
+{
     item->next = ring->next;
     item->before = ring;
     ring->next->before = item;
     ring->next = item;
 }
-static inline void owned_remove(struct owned *item) {
+static inline void owned_remove(struct owned *item)
+{
     item->next->before = item->before;
     item->before->next = item->next;
     item->next = item->before = item;

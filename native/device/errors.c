@@ -1,7 +1,8 @@
 /* Names and words of result codes. */
 #include "cuda_calls.h"
 
-CUresult cuGetErrorName(CUresult error, const char **text) {
+CUresult cuGetErrorName(CUresult error, const char **text)
+{
     if (!text)
         return CUDA_ERROR_INVALID_VALUE;
     switch ((int)error) {
@@ -17,7 +18,8 @@ CUresult cuGetErrorName(CUresult error, const char **text) {
     }
 }
 
-CUresult cuGetErrorString(CUresult error, const char **text) {
+CUresult cuGetErrorString(CUresult error, const char **text)
+{
     if (!text)
         return CUDA_ERROR_INVALID_VALUE;
     switch ((int)error) {

@@ -12,11 +12,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slot *slots;
 static size_t capacity, count;
 
-static size_t place_of(const void *handle) {
+static size_t place_of(const void *handle)
+{
     return (size_t)(((uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u) >> 20) & (capacity - 1);
 }
 
-static struct slot *find(const void *handle) {
+static struct slot *find(const void *handle)
+{
     if (!capacity || !handle)
         return NULL;
     size_t at = place_of(handle);
@@ -28,14 +30,16 @@ static struct slot *find(const void *handle) {
     return NULL;
 }
 
-static void put(struct slot item) {
+static void put(struct slot item)
+{
     size_t at = place_of(item.handle);
     while (slots[at].handle)
         at = (at + 1) & (capacity - 1);
     slots[at] = item;
 }
 
-static bool grow(void) {
+static bool grow(void)
+{
     size_t wanted = capacity ? capacity * 2 : 64;
     struct slot *bigger = calloc(wanted, sizeof *bigger);
     if (!bigger)
@@ -51,7 +55,8 @@ static bool grow(void) {
     return true;
 }
 
-bool handle_add(void *handle, enum handle_kind kind) {
+bool handle_add(void *handle, enum handle_kind kind)
+{
     pthread_mutex_lock(&lock);
     bool room = (count + 1) * 2 <= capacity || grow();
     if (room) {
@@ -62,7 +67,8 @@ bool handle_add(void *handle, enum handle_kind kind) {
     return room;
 }
 
-static void take_out(const void *handle) {
+static void take_out(const void *handle)
+{
     struct slot *hole = find(handle);
     if (!hole)
         return;
@@ -77,13 +83,15 @@ static void take_out(const void *handle) {
     }
 }
 
-void handle_remove(void *handle) {
+void handle_remove(void *handle)
+{
     pthread_mutex_lock(&lock);
     take_out(handle);
     pthread_mutex_unlock(&lock);
 }
 
-bool handle_is(const void *handle, enum handle_kind kind) {
+bool handle_is(const void *handle, enum handle_kind kind)
+{
     pthread_mutex_lock(&lock);
     const struct slot *slot = find(handle);
     bool is = slot && slot->kind == kind;
@@ -92,7 +100,8 @@ bool handle_is(const void *handle, enum handle_kind kind) {
 }
 
 /* A held context is not freed by another thread that destroys it. NULL if it is not alive. */
-struct CUctx_st *handle_hold_context(struct CUctx_st *context) {
+struct CUctx_st *handle_hold_context(struct CUctx_st *context)
+{
     pthread_mutex_lock(&lock);
     const struct slot *slot = find(context);
     if (!slot || slot->kind != HANDLE_CONTEXT)
@@ -104,7 +113,8 @@ struct CUctx_st *handle_hold_context(struct CUctx_st *context) {
 }
 
 /* True when the caller was the last one in a dead context and has to free it. */
-bool handle_release_context(struct CUctx_st *context) {
+bool handle_release_context(struct CUctx_st *context)
+{
     pthread_mutex_lock(&lock);
     bool last = --context->users == 0 && context->dead;
     pthread_mutex_unlock(&lock);

@@ -6,7 +6,8 @@
 #include "device/timeline.h"
 
 /* Enters the current context; the function must live in it. */
-static CUresult enter_function(CUfunction function, struct CUctx_st **context) {
+static CUresult enter_function(CUfunction function, struct CUctx_st **context)
+{
     CUresult result = context_enter(context);
     if (result != CUDA_SUCCESS)
         return result;
@@ -16,7 +17,8 @@ static CUresult enter_function(CUfunction function, struct CUctx_st **context) {
     return CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult function_attribute(const struct CUfunc_st *function, CUfunction_attribute attribute, int *value) {
+static CUresult function_attribute(const struct CUfunc_st *function, CUfunction_attribute attribute, int *value)
+{
     const struct ptx_kernel *kernel = function->kernel;
     switch ((int)attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -52,7 +54,8 @@ static CUresult function_attribute(const struct CUfunc_st *function, CUfunction_
     }
 }
 
-CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
+{
     struct CUctx_st *context;
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
@@ -64,7 +67,8 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     return result;
 }
 
-CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
     struct CUctx_st *context;
     CUresult result = enter_function(function, &context);
     if (result != CUDA_SUCCESS)
@@ -79,7 +83,8 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
     return result;
 }
 
-CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *bytes) {
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *bytes)
+{
     struct CUctx_st *context;
     if (!offset)
         return CUDA_ERROR_INVALID_VALUE;
@@ -97,7 +102,8 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
     return result;
 }
 
-static CUresult gather_extra(const struct ptx_kernel *kernel, void **extra, unsigned char *parameters) {
+static CUresult gather_extra(const struct ptx_kernel *kernel, void **extra, unsigned char *parameters)
+{
     const void *buffer = NULL;
     size_t bytes = 0;
     for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
@@ -117,7 +123,8 @@ static CUresult gather_extra(const struct ptx_kernel *kernel, void **extra, unsi
     return CUDA_SUCCESS;
 }
 
-static CUresult gather(const struct ptx_kernel *kernel, void **pointers, void **extra, unsigned char *parameters) {
+static CUresult gather(const struct ptx_kernel *kernel, void **pointers, void **extra, unsigned char *parameters)
+{
     if (pointers && extra)
         return CUDA_ERROR_INVALID_VALUE;
     if (extra)
@@ -132,7 +139,8 @@ static CUresult gather(const struct ptx_kernel *kernel, void **pointers, void **
     return CUDA_SUCCESS;
 }
 
-static CUresult check_shape(const struct CUfunc_st *function, const struct ptx_launch *launch) {
+static CUresult check_shape(const struct CUfunc_st *function, const struct ptx_launch *launch)
+{
     const uint32_t *grid = launch->grid, *block = launch->block;
     for (int i = 0; i < 3; i++)
         if (grid[i] == 0 || block[i] == 0 || grid[i] > (i ? DEVICE_GRID_DIM_YZ : DEVICE_GRID_DIM_X) ||
@@ -146,7 +154,8 @@ static CUresult check_shape(const struct CUfunc_st *function, const struct ptx_l
 }
 
 /* The longest that a kernel may run: a kernel that never ends must not hold its thread for ever. */
-static uint64_t timeout_ns(void) {
+static uint64_t timeout_ns(void)
+{
     static uint64_t known;
     if (!known) {
         const char *text = getenv("GPUTAX_SOFT_TIMEOUT_S");
@@ -157,7 +166,8 @@ static uint64_t timeout_ns(void) {
 }
 
 static CUresult launch_in(struct CUctx_st *context, struct CUfunc_st *function, struct ptx_launch *launch,
-                          CUstream handle, void **pointers, void **extra) {
+                          CUstream handle, void **pointers, void **extra)
+{
     _Alignas(16) unsigned char parameters[DEVICE_PARAMETER_BYTES];
     struct CUstream_st *stream;
     CUresult result = stream_find(context, handle, &stream);
@@ -175,14 +185,15 @@ static CUresult launch_in(struct CUctx_st *context, struct CUfunc_st *function, 
     result = ptx_run(function->kernel, launch, context->scratch);
     stream_finish(stream, timeline_end(work));
     if (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == CUDA_ERROR_NOT_SUPPORTED)
-        return result; /* nothing has run */
+        return result;         /* nothing has run */
     context->failure = result; /* a fault shows at the next call, as it does on a GPU */
     return CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                         unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
-                        CUstream stream, void **parameters, void **extra) {
+                        CUstream stream, void **parameters, void **extra)
+{
     struct CUctx_st *context;
     CUresult result = enter_function(function, &context);
     if (result != CUDA_SUCCESS)
@@ -197,7 +208,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
     return result;
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra) {
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+{
     if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned int i = 0; i < config->numAttrs; i++) {

@@ -4,7 +4,8 @@
 
 #include "device/device.h"
 
-CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
+CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
+{
     struct CUctx_st *context;
     if (!available || !total)
         return CUDA_ERROR_INVALID_VALUE;
@@ -17,7 +18,8 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
+CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
+{
     struct CUctx_st *context;
     if (!pointer || bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -33,7 +35,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
     return result;
 }
 
-static bool is_variable(const struct CUctx_st *context, CUdeviceptr pointer) {
+static bool is_variable(const struct CUctx_st *context, CUdeviceptr pointer)
+{
     for (const struct owned *at = context->modules.next; at != &context->modules; at = at->next) {
         const struct CUmod_st *module = (const struct CUmod_st *)at;
         if (ptx_owns_address(module->ptx, pointer))
@@ -42,7 +45,8 @@ static bool is_variable(const struct CUctx_st *context, CUdeviceptr pointer) {
     return false;
 }
 
-CUresult cuMemFree_v2(CUdeviceptr pointer) {
+CUresult cuMemFree_v2(CUdeviceptr pointer)
+{
     struct CUctx_st *context;
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)
@@ -55,12 +59,14 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) {
     return CUDA_SUCCESS;
 }
 
-static CUresult find_range(struct CUctx_st *context, CUdeviceptr pointer, struct arena_range *range) {
+static CUresult find_range(struct CUctx_st *context, CUdeviceptr pointer, struct arena_range *range)
+{
     bool found = arena_find(device_arena(), &context->memory, pointer, 0, false, range) && pointer < range->to;
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer) {
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
+{
     struct CUctx_st *context;
     struct arena_range range;
     CUresult result = context_enter(&context);
@@ -79,7 +85,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr p
     return result;
 }
 
-CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr pointer) {
+CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
+{
     struct CUctx_st *context;
     struct arena_range range;
     if (!value)
@@ -117,19 +124,22 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdev
     return result;
 }
 
-static void drop_host_memory(struct host_memory *memory) {
+static void drop_host_memory(struct host_memory *memory)
+{
     handle_remove(memory->pointer);
     owned_remove(&memory->link);
     munmap(memory->pointer, memory->bytes);
     free(memory);
 }
 
-void host_memory_drop_all(struct CUctx_st *context) {
+void host_memory_drop_all(struct CUctx_st *context)
+{
     while (context->host_memory.next != &context->host_memory)
         drop_host_memory((struct host_memory *)context->host_memory.next);
 }
 
-CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags) {
+CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
+{
     struct CUctx_st *context;
     /* PORTABLE (1) and WRITECOMBINED (4) change nothing here; mapped memory (2) would, and is not there. */
     if (!pointer || bytes == 0 || (flags & ~7u))
@@ -157,11 +167,13 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags) {
     return result;
 }
 
-CUresult cuMemAllocHost_v2(void **pointer, size_t bytes) {
+CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
+{
     return cuMemHostAlloc(pointer, bytes, 0);
 }
 
-CUresult cuMemFreeHost(void *pointer) {
+CUresult cuMemFreeHost(void *pointer)
+{
     struct CUctx_st *context;
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)

@@ -8,7 +8,8 @@
 static const unsigned char ELF_MAGIC[4] = {0x7f, 'E', 'L', 'F'};
 static const unsigned char FATBIN_MAGIC[4] = {0x50, 0xed, 0x55, 0xba};
 
-static uint64_t place(void *who, size_t bytes) {
+static uint64_t place(void *who, size_t bytes)
+{
     struct CUctx_st *context = who;
     struct arena_range range;
     uint64_t address = arena_allocate(device_arena(), &context->memory, bytes);
@@ -17,12 +18,14 @@ static uint64_t place(void *who, size_t bytes) {
     return address;
 }
 
-static void give_back(void *who, uint64_t address) {
+static void give_back(void *who, uint64_t address)
+{
     struct CUctx_st *context = who;
     arena_free(device_arena(), &context->memory, address);
 }
 
-static bool find(void *who, uint64_t address, size_t bytes, bool write, uint64_t *from, uint64_t *to) {
+static bool find(void *who, uint64_t address, size_t bytes, bool write, uint64_t *from, uint64_t *to)
+{
     struct CUctx_st *context = who;
     struct arena_range range;
     if (!arena_find(device_arena(), &context->memory, address, bytes, write, &range))
@@ -32,7 +35,8 @@ static bool find(void *who, uint64_t address, size_t bytes, bool write, uint64_t
     return true;
 }
 
-struct ptx_memory memory_of(struct CUctx_st *context) {
+struct ptx_memory memory_of(struct CUctx_st *context)
+{
     return (struct ptx_memory){.who = context, .place = place, .give_back = give_back, .find = find};
 }
 
@@ -43,7 +47,8 @@ struct jit_logs {
     void **error_size, **info_size;
 };
 
-static CUresult read_options(unsigned int count, const CUjit_option *options, void **values, struct jit_logs *logs) {
+static CUresult read_options(unsigned int count, const CUjit_option *options, void **values, struct jit_logs *logs)
+{
     if (count && (!options || !values))
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned int i = 0; i < count; i++) {
@@ -65,7 +70,8 @@ static CUresult read_options(unsigned int count, const CUjit_option *options, vo
     return CUDA_SUCCESS;
 }
 
-static void write_logs(const struct jit_logs *logs, const char *text) {
+static void write_logs(const struct jit_logs *logs, const char *text)
+{
     size_t length = strlen(text);
     if (logs->info_size)
         *logs->info_size = NULL;
@@ -82,7 +88,8 @@ static void write_logs(const struct jit_logs *logs, const char *text) {
 }
 
 /* The same complaint again and again (a tenant in a loop) is worth one line. */
-static void complain_once(const char *text) {
+static void complain_once(const char *text)
+{
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static char said[512];
     pthread_mutex_lock(&lock);
@@ -93,7 +100,8 @@ static void complain_once(const char *text) {
     pthread_mutex_unlock(&lock);
 }
 
-static void drop_module(struct CUmod_st *module) {
+static void drop_module(struct CUmod_st *module)
+{
     size_t count = ptx_kernels(module->ptx, NULL);
     for (size_t i = 0; i < count; i++)
         handle_remove(&module->functions[i]);
@@ -105,12 +113,14 @@ static void drop_module(struct CUmod_st *module) {
     free(module);
 }
 
-void module_drop_all(struct CUctx_st *context) {
+void module_drop_all(struct CUctx_st *context)
+{
     while (context->modules.next != &context->modules)
         drop_module((struct CUmod_st *)context->modules.next);
 }
 
-static CUresult register_module(struct CUctx_st *context, struct ptx_module *ptx, CUmodule *out) {
+static CUresult register_module(struct CUctx_st *context, struct ptx_module *ptx, CUmodule *out)
+{
     const struct ptx_kernel *kernels;
     size_t count = ptx_kernels(ptx, &kernels);
     struct CUmod_st *module = calloc(1, sizeof *module);
@@ -137,7 +147,8 @@ static CUresult register_module(struct CUctx_st *context, struct ptx_module *ptx
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
-                            void **values) {
+                            void **values)
+{
     struct CUctx_st *context;
     struct jit_logs logs = {0};
     struct ptx_log log = {{0}};
@@ -166,12 +177,14 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int co
     return result;
 }
 
-CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
     return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
 }
 
 /* Enters the current context; the module must live in it. */
-static CUresult enter_module(CUmodule module, struct CUctx_st **context) {
+static CUresult enter_module(CUmodule module, struct CUctx_st **context)
+{
     CUresult result = context_enter(context);
     if (result != CUDA_SUCCESS)
         return result;
@@ -181,7 +194,8 @@ static CUresult enter_module(CUmodule module, struct CUctx_st **context) {
     return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cuModuleUnload(CUmodule module) {
+CUresult cuModuleUnload(CUmodule module)
+{
     struct CUctx_st *context;
     CUresult result = enter_module(module, &context);
     if (result != CUDA_SUCCESS)
@@ -191,7 +205,8 @@ CUresult cuModuleUnload(CUmodule module) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
     struct CUctx_st *context;
     const struct ptx_kernel *kernels;
     if (!function || !name)
@@ -210,7 +225,8 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     return result;
 }
 
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule module, const char *name) {
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule module, const char *name)
+{
     struct CUctx_st *context;
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;

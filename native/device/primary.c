@@ -5,7 +5,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st *primary;
 static unsigned int users, flags_wanted;
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;
@@ -23,7 +24,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     return result;
 }
 
-static void end_primary(void) {
+static void end_primary(void)
+{
     struct CUctx_st *held = handle_hold_context(primary);
     primary = NULL;
     users = 0;
@@ -31,7 +33,8 @@ static void end_primary(void) {
         context_end(held);
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;
@@ -44,7 +47,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     return result;
 }
 
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;
@@ -55,7 +59,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) {
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
+{
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;
@@ -69,7 +74,8 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active) {
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+{
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;

@@ -5,7 +5,8 @@
 #include "cuda_calls.h"
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
-                             CUdriverProcAddressQueryResult *status) {
+                             CUdriverProcAddressQueryResult *status)
+{
     const cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     const struct proc *best = NULL;
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
@@ -32,12 +33,14 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
     return best ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags) {
+CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
+{
     return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
 }
 
 /* The hidden tables of the CUDA runtime are not here, so it refuses to start instead of half working. */
-CUresult cuGetExportTable(const void **table, const CUuuid *id) {
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
     if (!table || !id)
         return CUDA_ERROR_INVALID_VALUE;
     *table = NULL;

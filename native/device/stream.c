@@ -9,7 +9,8 @@
 #include "device/device.h"
 #include "device/timeline.h"
 
-CUresult stream_find(struct CUctx_st *context, CUstream handle, struct CUstream_st **stream) {
+CUresult stream_find(struct CUctx_st *context, CUstream handle, struct CUstream_st **stream)
+{
     if (!handle || handle == CU_STREAM_LEGACY) {
         *stream = &context->default_stream;
         return CUDA_SUCCESS;
@@ -22,7 +23,8 @@ CUresult stream_find(struct CUctx_st *context, CUstream handle, struct CUstream_
     return CUDA_SUCCESS;
 }
 
-void stream_finish(struct CUstream_st *stream, uint64_t end_ns) {
+void stream_finish(struct CUstream_st *stream, uint64_t end_ns)
+{
     struct CUctx_st *context = stream->context;
     if (stream->end_ns < end_ns)
         stream->end_ns = end_ns;
@@ -32,13 +34,15 @@ void stream_finish(struct CUstream_st *stream, uint64_t end_ns) {
         context->blocking_end_ns = end_ns;
 }
 
-uint64_t stream_end(const struct CUstream_st *stream) {
+uint64_t stream_end(const struct CUstream_st *stream)
+{
     const struct CUctx_st *context = stream->context;
     return stream == &context->default_stream ? context->blocking_end_ns : stream->end_ns;
 }
 
 /* Enters the current context and finds the stream in it. */
-static CUresult enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream) {
+static CUresult enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream)
+{
     CUresult result = context_enter(context);
     if (result != CUDA_SUCCESS)
         return result;
@@ -48,11 +52,13 @@ static CUresult enter_stream(CUstream handle, struct CUctx_st **context, struct 
     return result;
 }
 
-CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
     return cuStreamCreateWithPriority(stream, flags, 0);
 }
 
-CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority) {
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
+{
     struct CUctx_st *context;
     if (!stream || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
@@ -74,26 +80,30 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int pr
     return result;
 }
 
-static void drop_stream(struct CUstream_st *stream) {
+static void drop_stream(struct CUstream_st *stream)
+{
     handle_remove(stream);
     owned_remove(&stream->link);
     free(stream);
 }
 
-static void drop_event(struct CUevent_st *event) {
+static void drop_event(struct CUevent_st *event)
+{
     handle_remove(event);
     owned_remove(&event->link);
     free(event);
 }
 
-void stream_drop_all(struct CUctx_st *context) {
+void stream_drop_all(struct CUctx_st *context)
+{
     while (context->streams.next != &context->streams)
         drop_stream((struct CUstream_st *)context->streams.next);
     while (context->events.next != &context->events)
         drop_event((struct CUevent_st *)context->events.next);
 }
 
-CUresult cuStreamDestroy_v2(CUstream stream) {
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
     if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
         return CUDA_ERROR_INVALID_HANDLE;
     struct CUctx_st *context;
@@ -106,7 +116,8 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamSynchronize(CUstream stream) {
+CUresult cuStreamSynchronize(CUstream stream)
+{
     struct CUctx_st *context;
     struct CUstream_st *found;
     CUresult result = enter_stream(stream, &context, &found);
@@ -116,7 +127,8 @@ CUresult cuStreamSynchronize(CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamQuery(CUstream stream) {
+CUresult cuStreamQuery(CUstream stream)
+{
     struct CUctx_st *context;
     struct CUstream_st *found;
     CUresult result = enter_stream(stream, &context, &found);
@@ -127,11 +139,13 @@ CUresult cuStreamQuery(CUstream stream) {
     return result;
 }
 
-static bool event_alive(const struct CUevent_st *event, const struct CUctx_st *context) {
+static bool event_alive(const struct CUevent_st *event, const struct CUctx_st *context)
+{
     return handle_is(event, HANDLE_EVENT) && event->context == context;
 }
 
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
+{
     struct CUctx_st *context;
     struct CUstream_st *found;
     if (flags & ~1u)
@@ -147,7 +161,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
     return result;
 }
 
-CUresult cuEventCreate(CUevent *event, unsigned int flags) {
+CUresult cuEventCreate(CUevent *event, unsigned int flags)
+{
     struct CUctx_st *context;
     if (!event || (flags & ~(unsigned int)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
@@ -169,7 +184,8 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags) {
 }
 
 /* Enters the current context; the event must live in it. */
-static CUresult enter_event(CUevent event, struct CUctx_st **context) {
+static CUresult enter_event(CUevent event, struct CUctx_st **context)
+{
     CUresult result = context_enter(context);
     if (result != CUDA_SUCCESS)
         return result;
@@ -179,7 +195,8 @@ static CUresult enter_event(CUevent event, struct CUctx_st **context) {
     return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cuEventDestroy_v2(CUevent event) {
+CUresult cuEventDestroy_v2(CUevent event)
+{
     struct CUctx_st *context;
     CUresult result = enter_event(event, &context);
     if (result != CUDA_SUCCESS)
@@ -189,7 +206,8 @@ CUresult cuEventDestroy_v2(CUevent event) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventRecord(CUevent event, CUstream stream) {
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
     struct CUctx_st *context;
     struct CUstream_st *found;
     CUresult result = enter_event(event, &context);
@@ -206,7 +224,8 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
     return result;
 }
 
-CUresult cuEventQuery(CUevent event) {
+CUresult cuEventQuery(CUevent event)
+{
     struct CUctx_st *context;
     CUresult result = enter_event(event, &context);
     if (result != CUDA_SUCCESS)
@@ -217,7 +236,8 @@ CUresult cuEventQuery(CUevent event) {
     return result;
 }
 
-CUresult cuEventSynchronize(CUevent event) {
+CUresult cuEventSynchronize(CUevent event)
+{
     struct CUctx_st *context;
     CUresult result = enter_event(event, &context);
     if (result != CUDA_SUCCESS)
@@ -227,7 +247,8 @@ CUresult cuEventSynchronize(CUevent event) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end) {
+CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
+{
     struct CUctx_st *context;
     if (!milliseconds)
         return CUDA_ERROR_INVALID_VALUE;
@@ -246,6 +267,7 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end) 
     return result;
 }
 
-CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
+CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
+{
     return cuEventElapsedTime_v2(milliseconds, start, end);
 }

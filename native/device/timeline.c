@@ -19,7 +19,8 @@ static double kernel_ns;
 static double copy_ns_per_byte;
 
 /* A positive number from the environment; 0 if unset. False for anything else. */
-static bool read_setting(const char *name, double *value) {
+static bool read_setting(const char *name, double *value)
+{
     const char *text = getenv(name);
     *value = 0;
     if (!text || !*text)
@@ -34,7 +35,8 @@ static bool read_setting(const char *name, double *value) {
     return true;
 }
 
-bool timeline_open(char *suffix, size_t capacity) {
+bool timeline_open(char *suffix, size_t capacity)
+{
     double kernel_us, copy_gbps;
     if (!read_setting("GPUTAX_SOFT_KERNEL_US", &kernel_us) || !read_setting("GPUTAX_SOFT_COPY_GBPS", &copy_gbps))
         return false;
@@ -50,13 +52,15 @@ bool timeline_open(char *suffix, size_t capacity) {
     return true;
 }
 
-uint64_t timeline_now(void) {
+uint64_t timeline_now(void)
+{
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static struct timeline_work begin(double ns) {
+static struct timeline_work begin(double ns)
+{
     struct timeline_work work = {0};
     if (kernel_ns <= 0 && copy_ns_per_byte <= 0)
         return work;
@@ -68,19 +72,23 @@ static struct timeline_work begin(double ns) {
     return work;
 }
 
-struct timeline_work timeline_begin_kernel(void) {
+struct timeline_work timeline_begin_kernel(void)
+{
     return begin(kernel_ns);
 }
 
-struct timeline_work timeline_begin_copy(size_t bytes) {
+struct timeline_work timeline_begin_copy(size_t bytes)
+{
     return begin((double)bytes * copy_ns_per_byte);
 }
 
-struct timeline_work timeline_begin_other(void) {
+struct timeline_work timeline_begin_other(void)
+{
     return begin(0);
 }
 
-uint64_t timeline_end(struct timeline_work work) {
+uint64_t timeline_end(struct timeline_work work)
+{
     uint64_t now = timeline_now();
     if (work.end_ns >= now)
         return work.end_ns;
@@ -93,7 +101,8 @@ uint64_t timeline_end(struct timeline_work work) {
     return now;
 }
 
-static void sleep_until(uint64_t until_ns) {
+static void sleep_until(uint64_t until_ns)
+{
     static _Thread_local bool exact;
     if (!exact) {
         prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0); /* the default lets timers run 50 us late */
@@ -104,7 +113,8 @@ static void sleep_until(uint64_t until_ns) {
         continue;
 }
 
-static void relax(void) {
+static void relax(void)
+{
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -112,7 +122,8 @@ static void relax(void) {
 #endif
 }
 
-void timeline_wait(uint64_t until_ns, enum timeline_wait how) {
+void timeline_wait(uint64_t until_ns, enum timeline_wait how)
+{
     uint64_t now = timeline_now();
     if (now >= until_ns)
         return;

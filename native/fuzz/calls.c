@@ -92,15 +92,22 @@ static int release(struct wire *wire, size_t bytes)
     return WIRE_OK;
 }
 
-static const struct wire_ops ops = {.name = "fuzz", .send = take_answer, .bulk_reserve = reserve, .bulk_commit = commit,
-                                    .bulk_peek = peek, .bulk_release = release};
+static const struct wire_ops ops = {.name = "fuzz",
+                                    .send = take_answer,
+                                    .bulk_reserve = reserve,
+                                    .bulk_commit = commit,
+                                    .bulk_peek = peek,
+                                    .bulk_release = release};
 
 static uint64_t word(void)
 {
-    static const uint64_t absurd[] = {0, 1, 1 << 12, UINT64_C(1) << 32, UINT64_C(1) << 62, UINT64_MAX, UINT64_MAX - 4095, 1 << 20};
+    static const uint64_t absurd[] = {
+        0, 1, 1 << 12, UINT64_C(1) << 32, UINT64_C(1) << 62, UINT64_MAX, UINT64_MAX - 4095, 1 << 20};
     uint8_t how = (uint8_t)take_number(&play.script, 1);
     if (how < 0x80)
-        return play.known_count > 0 ? play.known[how % play.known_count] + (how < 0x60 ? 0 : take_number(&play.script, 1)) : how;
+        return play.known_count > 0
+                   ? play.known[how % play.known_count] + (how < 0x60 ? 0 : take_number(&play.script, 1))
+                   : how;
     if (how < 0xc0)
         return absurd[how % 8];
     return take_number(&play.script, how < 0xe0 ? 1 : 8);
@@ -112,8 +119,10 @@ static size_t write_body(uint32_t call, uint8_t *body)
     const struct call_entry *entry = &call_entries[call];
     size_t bytes = entry->in_bytes;
     for (size_t at = 0; at + 8 <= bytes; at += 8) {
-        uint64_t value = at == 0 && (entry->flags & ENTRY_CONTEXT) && play.known_count > 0 && take_number(&play.script, 1) < 0xf0
-                             ? play.known[0] : word();
+        uint64_t value =
+            at == 0 && (entry->flags & ENTRY_CONTEXT) && play.known_count > 0 && take_number(&play.script, 1) < 0xf0
+                ? play.known[0]
+                : word();
         memcpy(body + at, &value, 8);
     }
     if (call == CALL_cuLaunchKernel) { /* a grid that ends within this second */
@@ -155,8 +164,11 @@ static bool one_message(struct tenant *tenant, uint64_t sequence)
     }
     if (play.bulk_left > 1 << 22) /* longer ones end as the shorter do: the script is over first */
         play.bulk_left = 1 << 22;
-    struct wire_header header = {.call = call, .body_bytes = (uint32_t)bytes, .sequence = sequence,
-                                 .bulk_bytes = play.bulk_left, .flags = flags & 1 ? WIRE_POSTED : 0};
+    struct wire_header header = {.call = call,
+                                 .body_bytes = (uint32_t)bytes,
+                                 .sequence = sequence,
+                                 .bulk_bytes = play.bulk_left,
+                                 .flags = flags & 1 ? WIRE_POSTED : 0};
     size_t answers = play.answers;
     bool goes_on = serve_message(tenant, &header, body);
     if (goes_on)
@@ -205,7 +217,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     play.script = (struct script){bytes, count};
     play.known_count = 0;
     play.answers = 0;
-    struct tenant tenant = {.proxy = &proxy, .backend = &proxy.backend, .record = &record, .wire = &play.wire,
+    struct tenant tenant = {.proxy = &proxy,
+                            .backend = &proxy.backend,
+                            .record = &record,
+                            .wire = &play.wire,
                             .limits = {.memory_bytes = 8 << 20, .streams = 4, .modules = 3}};
     tenant_begin(&tenant);
     struct cuCtxCreate_v2_in in = {0};

@@ -43,16 +43,46 @@ static void compared(uint64_t a, uint64_t b, unsigned bytes)
         comparisons[comparison_count++ % COMPARISONS] = (struct comparison){a, b, bytes};
 }
 
-void __sanitizer_cov_trace_cmp1(uint8_t a, uint8_t b) { compared(a, b, 1); }
-void __sanitizer_cov_trace_cmp2(uint16_t a, uint16_t b) { compared(a, b, 2); }
-void __sanitizer_cov_trace_cmp4(uint32_t a, uint32_t b) { compared(a, b, 4); }
-void __sanitizer_cov_trace_cmp8(uint64_t a, uint64_t b) { compared(a, b, 8); }
-void __sanitizer_cov_trace_const_cmp1(uint8_t a, uint8_t b) { compared(a, b, 1); }
-void __sanitizer_cov_trace_const_cmp2(uint16_t a, uint16_t b) { compared(a, b, 2); }
-void __sanitizer_cov_trace_const_cmp4(uint32_t a, uint32_t b) { compared(a, b, 4); }
-void __sanitizer_cov_trace_const_cmp8(uint64_t a, uint64_t b) { compared(a, b, 8); }
-void __sanitizer_cov_trace_cmpf(float a, float b) { (void)a, (void)b; }
-void __sanitizer_cov_trace_cmpd(double a, double b) { (void)a, (void)b; }
+void __sanitizer_cov_trace_cmp1(uint8_t a, uint8_t b)
+{
+    compared(a, b, 1);
+}
+void __sanitizer_cov_trace_cmp2(uint16_t a, uint16_t b)
+{
+    compared(a, b, 2);
+}
+void __sanitizer_cov_trace_cmp4(uint32_t a, uint32_t b)
+{
+    compared(a, b, 4);
+}
+void __sanitizer_cov_trace_cmp8(uint64_t a, uint64_t b)
+{
+    compared(a, b, 8);
+}
+void __sanitizer_cov_trace_const_cmp1(uint8_t a, uint8_t b)
+{
+    compared(a, b, 1);
+}
+void __sanitizer_cov_trace_const_cmp2(uint16_t a, uint16_t b)
+{
+    compared(a, b, 2);
+}
+void __sanitizer_cov_trace_const_cmp4(uint32_t a, uint32_t b)
+{
+    compared(a, b, 4);
+}
+void __sanitizer_cov_trace_const_cmp8(uint64_t a, uint64_t b)
+{
+    compared(a, b, 8);
+}
+void __sanitizer_cov_trace_cmpf(float a, float b)
+{
+    (void)a, (void)b;
+}
+void __sanitizer_cov_trace_cmpd(double a, double b)
+{
+    (void)a, (void)b;
+}
 
 void __sanitizer_cov_trace_switch(uint64_t value, uint64_t *cases)
 {

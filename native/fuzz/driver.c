@@ -61,7 +61,8 @@ static uint64_t name_of(const uint8_t *bytes, size_t count)
     return hash;
 }
 
-static void write_input(const char *folder, const char *prefix, const uint8_t *bytes, size_t count, char *path, size_t size)
+static void write_input(const char *folder, const char *prefix, const uint8_t *bytes, size_t count, char *path,
+                        size_t size)
 {
     snprintf(path, size, "%s/%s%016llx", folder, prefix, (unsigned long long)name_of(bytes, count));
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -96,7 +97,8 @@ const char *__asan_default_options(void);
 __attribute__((visibility("default"), used)) const char *__asan_default_options(void)
 {
     /* No fill, short stacks and a small quarantine, for more executions. Leaks: LeakSanitizer needs ptrace. */
-    return "quarantine_size_mb=1:max_malloc_fill_size=0:malloc_context_size=4:detect_leaks=0:abort_on_error=0:exitcode=1";
+    return "quarantine_size_mb=1:max_malloc_fill_size=0:malloc_context_size=4:detect_leaks=0:abort_on_error=0:exitcode="
+           "1";
 }
 
 /* libubsan beside libasan knows no death callback; it can abort, which we see as a signal. */
@@ -271,8 +273,10 @@ int main(int argc, char **argv)
             first = argc;
     }
     if (first > argc || (first < argc && argv[first][0] == '-')) {
-        fprintf(stderr, "usage: %s [--executions N] [--seconds S] [--corpus DIR] [--write DIR] [--crashes DIR] [--seed N] "
-                        "[FILE...]\n", target);
+        fprintf(stderr,
+                "usage: %s [--executions N] [--seconds S] [--corpus DIR] [--write DIR] [--crashes DIR] [--seed N] "
+                "[FILE...]\n",
+                target);
         return 2;
     }
     watch();

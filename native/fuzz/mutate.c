@@ -30,11 +30,16 @@ static uint64_t telling_number(void)
 {
     uint64_t power = UINT64_C(1) << random_below(64);
     switch (random_below(5)) {
-    case 0: return power;
-    case 1: return power - 1;
-    case 2: return power + 1;
-    case 3: return (uint64_t)0 - power;
-    default: return random_below(300);
+    case 0:
+        return power;
+    case 1:
+        return power - 1;
+    case 2:
+        return power + 1;
+    case 3:
+        return (uint64_t)0 - power;
+    default:
+        return random_below(300);
     }
 }
 
@@ -53,9 +58,14 @@ static void change_number(uint8_t *bytes, size_t count)
     uint64_t value = 0;
     memcpy(&value, at, width);
     switch (random_below(3)) {
-    case 0: value += random_below(64); break;
-    case 1: value -= random_below(64); break;
-    default: value = telling_number();
+    case 0:
+        value += random_below(64);
+        break;
+    case 1:
+        value -= random_below(64);
+        break;
+    default:
+        value = telling_number();
     }
     memcpy(at, &value, width);
 }
@@ -120,16 +130,28 @@ static size_t mutate_once(uint8_t *bytes, size_t count, const struct input *othe
         return insert(bytes, count, NULL, 1 + random_below(16));
     struct input self = {bytes, count};
     switch (random_below(10)) {
-    case 0: bytes[random_below(count)] ^= (uint8_t)(1 << random_below(8)); return count;
-    case 1: bytes[random_below(count)] = (uint8_t)random_number(); return count;
+    case 0:
+        bytes[random_below(count)] ^= (uint8_t)(1 << random_below(8));
+        return count;
+    case 1:
+        bytes[random_below(count)] = (uint8_t)random_number();
+        return count;
     case 2:
-    case 3: change_number(bytes, count); return count;
+    case 3:
+        change_number(bytes, count);
+        return count;
     case 4:
-    case 5: satisfy_comparison(bytes, count); return count;
-    case 6: return cut(bytes, count);
-    case 7: return insert(bytes, count, NULL, 1 + random_below(16));
-    case 8: return insert_part(bytes, count, &self);
-    default: return insert_part(bytes, count, other);
+    case 5:
+        satisfy_comparison(bytes, count);
+        return count;
+    case 6:
+        return cut(bytes, count);
+    case 7:
+        return insert(bytes, count, NULL, 1 + random_below(16));
+    case 8:
+        return insert_part(bytes, count, &self);
+    default:
+        return insert_part(bytes, count, other);
     }
 }
 

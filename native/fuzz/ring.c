@@ -21,7 +21,7 @@ struct strike { /* one hostile write */
 
 static struct shm_region *region;
 static struct strike armed;
-static unsigned armed_after; /* so many looks at the region from now */
+static unsigned armed_after;       /* so many looks at the region from now */
 static size_t written[MOST_CALLS]; /* where in the message ring this input has written */
 static size_t writes;
 
@@ -115,7 +115,8 @@ static void give_bulk(struct wire *wire, struct script *script)
 static void send_one(struct wire *wire, struct script *script)
 {
     static const unsigned char body[WIRE_BODY_MAX];
-    struct wire_header header = {.body_bytes = (uint32_t)take_number(script, 2), .flags = (uint32_t)take_number(script, 1)};
+    struct wire_header header = {.body_bytes = (uint32_t)take_number(script, 2),
+                                 .flags = (uint32_t)take_number(script, 1)};
     int status = wire->ops->send(wire, &header, body);
     must_hold(header.body_bytes <= WIRE_BODY_MAX || status != WIRE_OK);
 }
@@ -124,15 +125,37 @@ static void step(struct wire *wire, struct script *script)
 {
     struct strike strike;
     switch (take_number(script, 1) % 10) {
-    case 0: strike = at_counter(script); hit(&strike); break;
-    case 1: strike = at_messages(script); hit(&strike); break;
-    case 2: write_header(script); break;
-    case 3: armed = at_counter(script); armed_after = (unsigned)take_number(script, 1) % 4; break;
-    case 4: armed = at_messages(script); armed_after = (unsigned)take_number(script, 1) % 4; break;
-    case 5: receive(wire, script); break;
-    case 6: take_bulk(wire, script); break;
-    case 7: give_bulk(wire, script); break;
-    case 8: send_one(wire, script); break;
+    case 0:
+        strike = at_counter(script);
+        hit(&strike);
+        break;
+    case 1:
+        strike = at_messages(script);
+        hit(&strike);
+        break;
+    case 2:
+        write_header(script);
+        break;
+    case 3:
+        armed = at_counter(script);
+        armed_after = (unsigned)take_number(script, 1) % 4;
+        break;
+    case 4:
+        armed = at_messages(script);
+        armed_after = (unsigned)take_number(script, 1) % 4;
+        break;
+    case 5:
+        receive(wire, script);
+        break;
+    case 6:
+        take_bulk(wire, script);
+        break;
+    case 7:
+        give_bulk(wire, script);
+        break;
+    case 8:
+        send_one(wire, script);
+        break;
     default:
         atomic_store(&region->bell[take_number(script, 1) % 2].wants, (uint32_t)take_number(script, 1));
         wire->ops->flush(wire);

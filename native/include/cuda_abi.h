@@ -132,14 +132,14 @@ typedef struct {
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 
 enum { /* flags of contexts */
-    CU_CTX_SCHED_AUTO = 0x00,
-    CU_CTX_SCHED_SPIN = 0x01,
-    CU_CTX_SCHED_YIELD = 0x02,
-    CU_CTX_SCHED_BLOCKING_SYNC = 0x04,
-    CU_CTX_SCHED_MASK = 0x07,
-    CU_CTX_MAP_HOST = 0x08,
-    CU_CTX_LMEM_RESIZE_TO_MAX = 0x10,
-    CU_CTX_FLAGS_MASK = 0xff,
+       CU_CTX_SCHED_AUTO = 0x00,
+       CU_CTX_SCHED_SPIN = 0x01,
+       CU_CTX_SCHED_YIELD = 0x02,
+       CU_CTX_SCHED_BLOCKING_SYNC = 0x04,
+       CU_CTX_SCHED_MASK = 0x07,
+       CU_CTX_MAP_HOST = 0x08,
+       CU_CTX_LMEM_RESIZE_TO_MAX = 0x10,
+       CU_CTX_FLAGS_MASK = 0xff,
 };
 enum { CU_STREAM_DEFAULT = 0, CU_STREAM_NON_BLOCKING = 1 };
 enum {

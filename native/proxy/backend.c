@@ -15,7 +15,8 @@ static bool look_up(struct backend *backend, void *library)
            calls->cuDeviceTotalMem_v2 != NULL && calls->cuCtxDestroy_v2 != NULL && calls->cuCtxSetCurrent != NULL &&
            calls->cuCtxSynchronize != NULL && calls->cuMemAlloc_v2 != NULL && calls->cuMemFree_v2 != NULL &&
            calls->cuMemGetInfo_v2 != NULL && calls->cuMemsetD8_v2 != NULL && calls->cuMemcpyHtoDAsync_v2 != NULL &&
-           calls->cuMemcpyDtoHAsync_v2 != NULL && calls->cuStreamSynchronize != NULL && (calls->cuCtxCreate_v2 != NULL || calls->cuCtxCreate_v4 != NULL);
+           calls->cuMemcpyDtoHAsync_v2 != NULL && calls->cuStreamSynchronize != NULL &&
+           (calls->cuCtxCreate_v2 != NULL || calls->cuCtxCreate_v4 != NULL);
 }
 
 bool backend_open(struct backend *backend, const char *path, char *why, size_t why_size)

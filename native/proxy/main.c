@@ -35,7 +35,8 @@ static uint64_t number(const char *option, const char *text, int base, uint64_t 
     errno = 0;
     unsigned long long value = strtoull(text, &end, base);
     if (errno != 0 || *text == 0 || *text == '-' || *end != 0 || value > most) {
-        fprintf(stderr, "gputax-proxy: --%s %s is no number between 0 and %llu\n%s", option, text, (unsigned long long)most, usage);
+        fprintf(stderr, "gputax-proxy: --%s %s is no number between 0 and %llu\n%s", option, text,
+                (unsigned long long)most, usage);
         exit(2);
     }
     return value;
@@ -66,26 +67,50 @@ static struct options parse(int count, char **arguments)
 {
     enum { SOCKET = 1, BACKEND, MEMORY, STREAMS, MODULES, LAUNCHES, SPIN, STATUS, MODE, CLEAR, HELP };
     static const struct option known[] = {
-        {"socket", 1, NULL, SOCKET},          {"backend", 1, NULL, BACKEND}, {"memory-mb", 1, NULL, MEMORY},
-        {"streams", 1, NULL, STREAMS},        {"modules", 1, NULL, MODULES}, {"launches-per-s", 1, NULL, LAUNCHES},
-        {"spin", 1, NULL, SPIN},              {"mode", 1, NULL, MODE},       {"status-socket", 1, NULL, STATUS},
-        {"clear", 1, NULL, CLEAR},            {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0},
+        {"socket", 1, NULL, SOCKET},   {"backend", 1, NULL, BACKEND}, {"memory-mb", 1, NULL, MEMORY},
+        {"streams", 1, NULL, STREAMS}, {"modules", 1, NULL, MODULES}, {"launches-per-s", 1, NULL, LAUNCHES},
+        {"spin", 1, NULL, SPIN},       {"mode", 1, NULL, MODE},       {"status-socket", 1, NULL, STATUS},
+        {"clear", 1, NULL, CLEAR},     {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0},
     };
     struct options options = {.mode = 0600, .spin = SPIN_ADAPTIVE};
     for (int option; (option = getopt_long(count, arguments, "", known, NULL)) != -1;) {
         switch (option) {
-        case SOCKET: options.socket = optarg; break;
-        case BACKEND: options.backend = optarg; break;
-        case MEMORY: options.limits.memory_bytes = number("memory-mb", optarg, 10, 1 << 24) << 20; break;
-        case STREAMS: options.limits.streams = number("streams", optarg, 10, 1 << 14); break;
-        case MODULES: options.limits.modules = number("modules", optarg, 10, 1 << 14); break;
-        case LAUNCHES: options.limits.launches_per_s = number("launches-per-s", optarg, 10, 1000000000); break;
-        case SPIN: options.spin = spin_of(optarg); break;
-        case STATUS: options.status_socket = optarg; break;
-        case MODE: options.mode = (mode_t)number("mode", optarg, 8, 0777); break;
-        case CLEAR: options.always_clear = clears_always(optarg); break;
-        case HELP: fputs(usage, stdout); exit(0);
-        default: fputs(usage, stderr); exit(2);
+        case SOCKET:
+            options.socket = optarg;
+            break;
+        case BACKEND:
+            options.backend = optarg;
+            break;
+        case MEMORY:
+            options.limits.memory_bytes = number("memory-mb", optarg, 10, 1 << 24) << 20;
+            break;
+        case STREAMS:
+            options.limits.streams = number("streams", optarg, 10, 1 << 14);
+            break;
+        case MODULES:
+            options.limits.modules = number("modules", optarg, 10, 1 << 14);
+            break;
+        case LAUNCHES:
+            options.limits.launches_per_s = number("launches-per-s", optarg, 10, 1000000000);
+            break;
+        case SPIN:
+            options.spin = spin_of(optarg);
+            break;
+        case STATUS:
+            options.status_socket = optarg;
+            break;
+        case MODE:
+            options.mode = (mode_t)number("mode", optarg, 8, 0777);
+            break;
+        case CLEAR:
+            options.always_clear = clears_always(optarg);
+            break;
+        case HELP:
+            fputs(usage, stdout);
+            exit(0);
+        default:
+            fputs(usage, stderr);
+            exit(2);
         }
     }
     if (options.socket == NULL || options.backend == NULL || optind != count) {
@@ -117,8 +142,8 @@ static void say_ready(const struct options *options, const struct proxy *proxy)
     json_string(&line, proxy->backend.path);
     json_add(&line, ", \"device\": ");
     json_string(&line, proxy->backend.name);
-    json_add(&line, ", \"memory_bytes\": %llu, \"wait_policy\": \"%s\"}", (unsigned long long)proxy->backend.memory_bytes,
-             proxy_wait_policy(proxy));
+    json_add(&line, ", \"memory_bytes\": %llu, \"wait_policy\": \"%s\"}",
+             (unsigned long long)proxy->backend.memory_bytes, proxy_wait_policy(proxy));
     puts(line.data != NULL ? line.data : "{}");
     fflush(stdout);
     free(line.data);

@@ -114,8 +114,12 @@ void proxy_take(struct proxy *proxy, int socket, const struct wire_peer *peer)
         proxy->tenants_count++;
         record->id = ++proxy->tenants_seen;
         record->peer = *peer;
-        *tenant = (struct tenant){.next = proxy->tenants, .proxy = proxy, .backend = &proxy->backend, .record = record,
-                                  .socket = socket, .limits = proxy->limits};
+        *tenant = (struct tenant){.next = proxy->tenants,
+                                  .proxy = proxy,
+                                  .backend = &proxy->backend,
+                                  .record = record,
+                                  .socket = socket,
+                                  .limits = proxy->limits};
         proxy->tenants = tenant;
     }
     pthread_mutex_unlock(&proxy->lock);
@@ -184,7 +188,8 @@ void proxy_govern(struct proxy *proxy)
         uint64_t last = atomic_load_explicit(&tenant->record->last_call_ns, memory_order_relaxed);
         bool calls = last != 0 && (last > now || now - last < ACTIVE_MS * 1000000ull);
         active += calls;
-        hidden += calls && tenant->record->peer.pid == 0; /* the kernel's number for a process of another PID namespace */
+        hidden +=
+            calls && tenant->record->peer.pid == 0; /* the kernel's number for a process of another PID namespace */
     }
     struct spin_facts facts = {
         .milli_cores = proxy->usable_milli,

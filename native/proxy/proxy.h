@@ -16,7 +16,7 @@ struct proxy {
     struct backend backend;
     struct limits limits;
     enum spin_policy policy;
-    bool clears_memory; /* before it is handed out */
+    bool clears_memory;   /* before it is handed out */
     pthread_mutex_t lock; /* over the lists; held only for moments */
     pthread_cond_t ended_one;
     struct tenant *tenants; /* also those that are still in the handshake */

@@ -23,8 +23,9 @@ static CUresult create(struct tenant *tenant, uint64_t *id)
     }
     *flags = proxy_context_flags(tenant->proxy);
     CUcontext real = NULL;
-    CUresult result = calls->cuCtxCreate_v2 != NULL ? calls->cuCtxCreate_v2(&real, *flags, tenant->backend->device)
-                                                    : calls->cuCtxCreate_v4(&real, NULL, *flags, tenant->backend->device);
+    CUresult result = calls->cuCtxCreate_v2 != NULL
+                          ? calls->cuCtxCreate_v2(&real, *flags, tenant->backend->device)
+                          : calls->cuCtxCreate_v4(&real, NULL, *flags, tenant->backend->device);
     if (result != CUDA_SUCCESS) {
         free(flags);
         return result;

@@ -130,7 +130,8 @@ void serve_end_modules(struct tenant *tenant, uint64_t context)
 }
 
 /* Asks the backend where each parameter lies; it refuses the index behind the last one. */
-static CUresult ask_layout(const struct backend *backend, CUfunction function, struct parameter *parameters, uint32_t *count)
+static CUresult ask_layout(const struct backend *backend, CUfunction function, struct parameter *parameters,
+                           uint32_t *count)
 {
     if (backend->calls.cuFuncGetParamInfo == NULL)
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -198,7 +199,8 @@ CUresult serve_cuModuleGetGlobal_v2(struct request *request)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr pointer = 0;
     size_t bytes = 0;
-    CUresult result = tenant->backend->calls.cuModuleGetGlobal_v2(&pointer, &bytes, module, (const char *)request->variable);
+    CUresult result =
+        tenant->backend->calls.cuModuleGetGlobal_v2(&pointer, &bytes, module, (const char *)request->variable);
     if (result != CUDA_SUCCESS)
         return result;
     ranges_add(&tenant->memory, (struct range){pointer, bytes, tenant->current, in->module});
@@ -247,6 +249,6 @@ CUresult serve_cuLaunchKernel(struct request *request)
         request->broken = true;
         return CUDA_ERROR_LAUNCH_FAILED;
     }
-    return tenant->backend->calls.cuLaunchKernel(handle->real, in->grid_x, in->grid_y, in->grid_z, in->block_x, in->block_y,
-                                                 in->block_z, in->shared_bytes, stream, parameters, NULL);
+    return tenant->backend->calls.cuLaunchKernel(handle->real, in->grid_x, in->grid_y, in->grid_z, in->block_x,
+                                                 in->block_y, in->block_z, in->shared_bytes, stream, parameters, NULL);
 }

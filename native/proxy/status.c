@@ -11,7 +11,8 @@
 #include "proxy/proxy.h"
 
 enum {
-    REQUEST_MS = 1000, /* a reader that wants HTTP has said so by then, also on a busy node; who says nothing wants JSON */
+    REQUEST_MS =
+        1000, /* a reader that wants HTTP has said so by then, also on a busy node; who says nothing wants JSON */
     READER_MS = 1000, /* a reader that takes nothing for so long is dropped */
     KEPT_OPEN_MS = 2,
     READERS_MOST = 32, /* at once, each in a thread of its own; more of them wait to be accepted */
@@ -33,11 +34,13 @@ static void add_calls(struct json *json, const _Atomic uint64_t *calls)
 static void add_counters(struct json *json, const struct record *record)
 {
     json_add(json,
-             "\"errors\": %llu, \"refused_messages\": %llu, \"bytes_in\": %llu, \"bytes_out\": %llu, \"cleared_bytes\": %llu, "
+             "\"errors\": %llu, \"refused_messages\": %llu, \"bytes_in\": %llu, \"bytes_out\": %llu, "
+             "\"cleared_bytes\": %llu, "
              "\"cleared_s\": %.6f, \"throttled_s\": %.6f, \"calls\": ",
-             (unsigned long long)record->errors, (unsigned long long)record->refused, (unsigned long long)record->bytes_in,
-             (unsigned long long)record->bytes_out, (unsigned long long)record->cleared_bytes,
-             (double)record->cleared_ns / 1e9, (double)record->throttled_ns / 1e9);
+             (unsigned long long)record->errors, (unsigned long long)record->refused,
+             (unsigned long long)record->bytes_in, (unsigned long long)record->bytes_out,
+             (unsigned long long)record->cleared_bytes, (double)record->cleared_ns / 1e9,
+             (double)record->throttled_ns / 1e9);
     add_calls(json, record->calls);
 }
 
@@ -69,7 +72,8 @@ static void add_document(struct json *json, struct proxy *proxy)
         json_string(json, *name);
     }
     uint32_t foreign = proxy->foreign_milli < proxy->usable_milli ? proxy->foreign_milli : proxy->usable_milli;
-    json_add(json, "], \"wait_policy\": \"%s\", \"spin_us\": %u, \"active_tenants\": %u, \"cores_free\": %.3f, "
+    json_add(json,
+             "], \"wait_policy\": \"%s\", \"spin_us\": %u, \"active_tenants\": %u, \"cores_free\": %.3f, "
              "\"clears_memory\": \"%s\", \"tenants\": [",
              proxy_wait_policy(proxy), proxy->spin_us, proxy->active_tenants, (proxy->usable_milli - foreign) / 1000.0,
              proxy->clears_memory ? "the proxy, before it is handed out" : "the backend, when it is freed");
@@ -90,8 +94,8 @@ static void add_document(struct json *json, struct proxy *proxy)
         json_add(json, at == first ? "" : ", ");
         add_record(json, proxy->ended[at % ENDED_KEPT]);
     }
-    json_add(json, "], \"totals\": {\"tenants\": %llu, \"ended\": %llu, \"memory_bytes\": %llu, ", (unsigned long long)living,
-             (unsigned long long)proxy->ended_count, (unsigned long long)memory);
+    json_add(json, "], \"totals\": {\"tenants\": %llu, \"ended\": %llu, \"memory_bytes\": %llu, ",
+             (unsigned long long)living, (unsigned long long)proxy->ended_count, (unsigned long long)memory);
 }
 
 /* Sums over all tenants that ever were. */
@@ -131,8 +135,8 @@ static void add_metric(struct json *json, const struct proxy *proxy, const char 
         if (tenant->wire == NULL)
             continue;
         const _Atomic uint64_t *value = (const _Atomic uint64_t *)(const void *)((const char *)tenant->record + offset);
-        json_add(json, "gputax_proxy_%s{tenant=\"%llu\",pid=\"%ld\"} %llu\n", name, (unsigned long long)tenant->record->id,
-                 (long)tenant->record->peer.pid, (unsigned long long)*value);
+        json_add(json, "gputax_proxy_%s{tenant=\"%llu\",pid=\"%ld\"} %llu\n", name,
+                 (unsigned long long)tenant->record->id, (long)tenant->record->peer.pid, (unsigned long long)*value);
     }
 }
 
@@ -163,7 +167,8 @@ static void write_metrics(struct json *json, struct proxy *proxy)
     json_add(json, "# TYPE gputax_proxy_calls_total counter\n");
     for (size_t call = 0; call < CALL_COUNT; call++)
         if (sums.calls[call] != 0)
-            json_add(json, "gputax_proxy_calls_total{call=\"%s\"} %llu\n", call_names[call], (unsigned long long)sums.calls[call]);
+            json_add(json, "gputax_proxy_calls_total{call=\"%s\"} %llu\n", call_names[call],
+                     (unsigned long long)sums.calls[call]);
 }
 
 /* Whether the reader asks for HTTP. Whoever begins otherwise (with a newline, say) or ends its words is answered at once. */
@@ -175,7 +180,8 @@ static bool wants_http(int reader)
     size_t used = 0;
     struct pollfd ready = {.fd = reader, .events = POLLIN};
     uint64_t start = now_ns();
-    for (uint64_t waited_ms = 0; waited_ms < REQUEST_MS && used < sizeof request; waited_ms = (now_ns() - start) / 1000000) {
+    for (uint64_t waited_ms = 0; waited_ms < REQUEST_MS && used < sizeof request;
+         waited_ms = (now_ns() - start) / 1000000) {
         if (poll(&ready, 1, (int)(REQUEST_MS - waited_ms)) <= 0)
             continue;
         ssize_t part = recv(reader, request + used, sizeof request - used, MSG_DONTWAIT);

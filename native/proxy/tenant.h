@@ -28,13 +28,13 @@ struct record {
     uint64_t memory_limit_bytes;
     _Atomic uint64_t memory_bytes;
     _Atomic uint64_t calls[CALL_COUNT];
-    _Atomic uint64_t errors;       /* calls that did not succeed */
-    _Atomic uint64_t refused;      /* messages that were no well-formed calls */
-    _Atomic uint64_t bytes_in, bytes_out; /* copied to and from the device */
+    _Atomic uint64_t errors;                    /* calls that did not succeed */
+    _Atomic uint64_t refused;                   /* messages that were no well-formed calls */
+    _Atomic uint64_t bytes_in, bytes_out;       /* copied to and from the device */
     _Atomic uint64_t cleared_bytes, cleared_ns; /* zeroed before someone else may get them, and the time it took */
-    _Atomic uint64_t throttled_ns; /* waited for the launch quota */
-    _Atomic uint64_t last_call_ns; /* 0: none yet */
-    const char *ended;             /* NULL while it lives: "left", "broke the protocol", "refused" */
+    _Atomic uint64_t throttled_ns;              /* waited for the launch quota */
+    _Atomic uint64_t last_call_ns;              /* 0: none yet */
+    const char *ended;                          /* NULL while it lives: "left", "broke the protocol", "refused" */
 };
 
 struct tenant {
@@ -51,7 +51,7 @@ struct tenant {
     struct bucket launches;
     uint64_t current; /* the context that is current in this thread, 0 for none */
     uint64_t primary;
-    CUresult pending; /* the first error of posted calls that nobody has been told yet */
+    CUresult pending;     /* the first error of posted calls that nobody has been told yet */
     uint64_t image_bytes; /* of loaded modules; they count as memory */
 };
 

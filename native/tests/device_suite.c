@@ -15,7 +15,8 @@ static char folder[512];
 #define EXPECT(wanted, call) expect_result((wanted), (call), #call, __LINE__)
 #define CHECK(condition) expect_true((condition), #condition, __LINE__)
 
-static void expect_true(int holds, const char *what, int line) {
+static void expect_true(int holds, const char *what, int line)
+{
     checks++;
     if (!holds) {
         failures++;
@@ -23,7 +24,8 @@ static void expect_true(int holds, const char *what, int line) {
     }
 }
 
-static void expect_result(CUresult wanted, CUresult got, const char *what, int line) {
+static void expect_result(CUresult wanted, CUresult got, const char *what, int line)
+{
     checks++;
     if (got != wanted) {
         const char *name = "?";
@@ -33,7 +35,8 @@ static void expect_result(CUresult wanted, CUresult got, const char *what, int l
     }
 }
 
-static char *read_ptx(const char *name) {
+static char *read_ptx(const char *name)
+{
     char path[600];
     snprintf(path, sizeof path, "%s/%s.ptx", folder, name);
     FILE *file = fopen(path, "rb");
@@ -51,7 +54,8 @@ static char *read_ptx(const char *name) {
     return text;
 }
 
-static CUmodule load(const char *name) {
+static CUmodule load(const char *name)
+{
     CUmodule module = NULL;
     char *text = read_ptx(name);
     EXPECT(CUDA_SUCCESS, cuModuleLoadData(&module, text));
@@ -59,26 +63,30 @@ static CUmodule load(const char *name) {
     return module;
 }
 
-static CUfunction kernel(CUmodule module, const char *name) {
+static CUfunction kernel(CUmodule module, const char *name)
+{
     CUfunction function = NULL;
     EXPECT(CUDA_SUCCESS, cuModuleGetFunction(&function, module, name));
     return function;
 }
 
-static CUdeviceptr filled(const void *from, size_t bytes) {
+static CUdeviceptr filled(const void *from, size_t bytes)
+{
     CUdeviceptr to = 0;
     EXPECT(CUDA_SUCCESS, cuMemAlloc_v2(&to, bytes));
     EXPECT(CUDA_SUCCESS, cuMemcpyHtoD_v2(to, from, bytes));
     return to;
 }
 
-static CUcontext fresh_context(void) {
+static CUcontext fresh_context(void)
+{
     CUcontext context = NULL;
     EXPECT(CUDA_SUCCESS, cuCtxCreate_v2(&context, CU_CTX_SCHED_BLOCKING_SYNC, 0));
     return context;
 }
 
-static void before_init(void) {
+static void before_init(void)
+{
     int count;
     CUdeviceptr pointer;
     EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count));
@@ -88,7 +96,8 @@ static void before_init(void) {
     EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc_v2(&pointer, 16));
 }
 
-static void memory(void) {
+static void memory(void)
+{
     enum { BLOCKS = 500 };
     CUcontext context = fresh_context();
     CUdeviceptr blocks[BLOCKS], pointer;
@@ -130,7 +139,8 @@ static void memory(void) {
     EXPECT(CUDA_SUCCESS, cuCtxDestroy_v2(context));
 }
 
-static void contexts(void) {
+static void contexts(void)
+{
     CUcontext first = fresh_context(), second = fresh_context(), popped;
     CUdeviceptr pointer;
     CUstream stream;
@@ -161,7 +171,8 @@ static void contexts(void) {
     EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease_v2(0));
 }
 
-static void streams(void) {
+static void streams(void)
+{
     CUcontext context = fresh_context();
     CUstream stream;
     CUevent start, end;
@@ -189,7 +200,8 @@ static void streams(void) {
     EXPECT(CUDA_SUCCESS, cuCtxDestroy_v2(context)); /* frees the stream and the other event */
 }
 
-static void vector_add(void) {
+static void vector_add(void)
+{
     enum { N = 1000 };
     float a[N], b[N], out[N];
     int n = N;
@@ -223,10 +235,27 @@ static void vector_add(void) {
 }
 
 /* Every kernel of a file once, with pointers that are good, to let the sanitizers see all instructions. */
-static void run_all(const char *file, unsigned threads) {
-    static const char *const NAMES[] = {"touch", "matmul", "matmul_dynamic", "block_sum", "shuffle_sum", "transpose",
-        "histogram_global", "histogram_shared", "constants", "integers", "longs", "doubles", "maths", "device_function",
-        "local_array", "choose", "votes", "vector_add4", "saxpy"};
+static void run_all(const char *file, unsigned threads)
+{
+    static const char *const NAMES[] = {"touch",
+                                        "matmul",
+                                        "matmul_dynamic",
+                                        "block_sum",
+                                        "shuffle_sum",
+                                        "transpose",
+                                        "histogram_global",
+                                        "histogram_shared",
+                                        "constants",
+                                        "integers",
+                                        "longs",
+                                        "doubles",
+                                        "maths",
+                                        "device_function",
+                                        "local_array",
+                                        "choose",
+                                        "votes",
+                                        "vector_add4",
+                                        "saxpy"};
     CUcontext context = fresh_context();
     CUmodule module = load(file);
     CUdeviceptr memory_[7];
@@ -254,7 +283,8 @@ static void run_all(const char *file, unsigned threads) {
     EXPECT(CUDA_SUCCESS, cuCtxDestroy_v2(context));
 }
 
-static void faults(void) {
+static void faults(void)
+{
     static const long long OFFSETS[] = {1000, -1, 1LL << 40, -(1LL << 61), 1LL << 58, (1LL << 60) / 4 * 3};
     for (size_t i = 0; i < sizeof OFFSETS / sizeof *OFFSETS; i++) {
         CUcontext context = fresh_context();
@@ -273,7 +303,8 @@ static void faults(void) {
     EXPECT(CUDA_SUCCESS, cuCtxDestroy_v2(context));
 }
 
-static CUresult try_ptx(const char *text, char *log, size_t bytes) {
+static CUresult try_ptx(const char *text, char *log, size_t bytes)
+{
     CUmodule module;
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *values[] = {log, (void *)(uintptr_t)bytes};
@@ -285,7 +316,8 @@ static CUresult try_ptx(const char *text, char *log, size_t bytes) {
 }
 
 #define HEAD ".version 8.0\n.target sm_75\n.address_size 64\n"
-static void refusals(void) {
+static void refusals(void)
+{
     char log[256];
     CUcontext context = fresh_context();
     EXPECT(CUDA_ERROR_INVALID_PTX, try_ptx(HEAD ".visible .entry k(){ frobnicate.u32 %r1, %r2; }", log, sizeof log));
@@ -293,27 +325,44 @@ static void refusals(void) {
     EXPECT(CUDA_ERROR_INVALID_PTX, try_ptx(HEAD ".visible .entry k(){ add.weird.f32 %f1, %f2, %f3; }", log, 8));
     CHECK(strlen(log) < 8);
     static const char *const BAD[] = {
-        HEAD ".entry k(", HEAD ".entry k(){", HEAD ".entry k(){ .reg .b32 %r<99999999>; }", HEAD "}", HEAD "{{{{{{",
-        HEAD ".entry k(){ .reg .b32 %r<4>; bra nowhere; }", HEAD ".entry k(){ mov.u32 %r1, 1; }",
+        HEAD ".entry k(",
+        HEAD ".entry k(){",
+        HEAD ".entry k(){ .reg .b32 %r<99999999>; }",
+        HEAD "}",
+        HEAD "{{{{{{",
+        HEAD ".entry k(){ .reg .b32 %r<4>; bra nowhere; }",
+        HEAD ".entry k(){ mov.u32 %r1, 1; }",
         HEAD ".entry k(){ .reg .b32 %r<4>; ld.global.u32 %r1, [%r2; }",
-        HEAD ".global .b8 x[99999999999];", HEAD ".global .u32 x = {1,2};", HEAD ".global .b8 x[4] = {{{1,2,3,4,5}}};",
-        HEAD ".entry k(){ .local .align 8 .b8 d[99999999]; }", HEAD ".entry k(.param .b8 a[60000]){ ret; }",
-        HEAD ".func f(){ call f; } .entry k(){ call f; }", HEAD ".entry k(){ @%p1 ret; }", HEAD ".entry",
-        HEAD ".entry k(){ .reg .b32 %r<4>; .reg .b64 %d<2>; add.s32 %r1, %d1, 2; }", HEAD ".entry k(){ x: x: ret; }",
-        HEAD ".entry k(){ .reg .b32 %r<3>; mov.b32 {%r1,%r2}, %r1; }", HEAD "\"unclosed", HEAD ".file", HEAD ".loc",
+        HEAD ".global .b8 x[99999999999];",
+        HEAD ".global .u32 x = {1,2};",
+        HEAD ".global .b8 x[4] = {{{1,2,3,4,5}}};",
+        HEAD ".entry k(){ .local .align 8 .b8 d[99999999]; }",
+        HEAD ".entry k(.param .b8 a[60000]){ ret; }",
+        HEAD ".func f(){ call f; } .entry k(){ call f; }",
+        HEAD ".entry k(){ @%p1 ret; }",
+        HEAD ".entry",
+        HEAD ".entry k(){ .reg .b32 %r<4>; .reg .b64 %d<2>; add.s32 %r1, %d1, 2; }",
+        HEAD ".entry k(){ x: x: ret; }",
+        HEAD ".entry k(){ .reg .b32 %r<3>; mov.b32 {%r1,%r2}, %r1; }",
+        HEAD "\"unclosed",
+        HEAD ".file",
+        HEAD ".loc",
     };
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
         CHECK(try_ptx(BAD[i], log, sizeof log) != CUDA_SUCCESS || strstr(BAD[i], ".file") != NULL);
-    EXPECT(CUDA_ERROR_INVALID_IMAGE, try_ptx("this is not PTX", log, sizeof log) == CUDA_SUCCESS ? CUDA_SUCCESS
-                                                                                         : CUDA_ERROR_INVALID_IMAGE);
-    EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, try_ptx("\x7f" "ELF", log, sizeof log));
+    EXPECT(CUDA_ERROR_INVALID_IMAGE,
+           try_ptx("this is not PTX", log, sizeof log) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE);
+    EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, try_ptx("\x7f"
+                                                 "ELF",
+                                                 log, sizeof log));
     EXPECT(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, try_ptx(".version 99.0\n", log, sizeof log));
     EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, try_ptx(".version 8.0\n.target sm_100\n", log, sizeof log));
     EXPECT(CUDA_SUCCESS, cuCtxDestroy_v2(context));
 }
 
 /* Every PTX file cut off at many places, and with bytes changed: any answer is right, a crash is not. */
-static void damaged(const char *name) {
+static void damaged(const char *name)
+{
     char log[64];
     CUcontext context = fresh_context();
     char *text = read_ptx(name);
@@ -335,14 +384,16 @@ static void damaged(const char *name) {
     EXPECT(CUDA_SUCCESS, cuCtxDestroy_v2(context));
 }
 
-static void *tenant(void *unused) {
+static void *tenant(void *unused)
+{
     (void)unused;
     for (int i = 0; i < 20; i++)
         vector_add();
     return NULL;
 }
 
-static void threads(void) {
+static void threads(void)
+{
     pthread_t ids[4];
     for (int i = 0; i < 4; i++)
         pthread_create(&ids[i], NULL, tenant, NULL);
@@ -350,7 +401,8 @@ static void threads(void) {
         pthread_join(ids[i], NULL);
 }
 
-int main(int count, char **arguments) {
+int main(int count, char **arguments)
+{
     if (count != 2) {
         fprintf(stderr, "usage: device_suite KERNEL_FOLDER\n");
         return 2;

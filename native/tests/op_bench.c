@@ -13,8 +13,19 @@
 enum { SMALL = 4096, LARGE = 100000000, SAMPLES_MOST = 1 << 22, COPIES_MOST = 1000 };
 
 #define FUNCTIONS(F) \
-    F(cuInit) F(cuDeviceGet) F(cuDeviceGetName) F(cuCtxCreate_v2) F(cuCtxDestroy_v2) F(cuCtxSynchronize) F(cuMemAlloc_v2) \
-    F(cuMemcpyHtoD_v2) F(cuMemcpyDtoH_v2) F(cuModuleLoadData) F(cuModuleGetFunction) F(cuLaunchKernel) F(cuMemFree_v2)
+    F(cuInit) \
+    F(cuDeviceGet) \
+    F(cuDeviceGetName) \
+    F(cuCtxCreate_v2) \
+    F(cuCtxDestroy_v2) \
+    F(cuCtxSynchronize) \
+    F(cuMemAlloc_v2) \
+    F(cuMemcpyHtoD_v2) \
+    F(cuMemcpyDtoH_v2) \
+    F(cuModuleLoadData) \
+    F(cuModuleGetFunction) \
+    F(cuLaunchKernel) \
+    F(cuMemFree_v2)
 
 static struct {
 #define DECLARE(name) __typeof__(&name) name;
@@ -82,7 +93,8 @@ static void print_samples(const char *name, double *samples, size_t count, doubl
     for (size_t at = 0; at < count; at++)
         sum += samples[at];
     qsort(samples, count, sizeof *samples, by_value);
-    printf(", \"%s\": {\"count\": %zu, \"per_s\": %.1f, \"mean_us\": %.3f, \"p50_us\": %.3f, \"p90_us\": %.3f, \"p99_us\": %.3f}",
+    printf(", \"%s\": {\"count\": %zu, \"per_s\": %.1f, \"mean_us\": %.3f, \"p50_us\": %.3f, \"p90_us\": %.3f, "
+           "\"p99_us\": %.3f}",
            name, count, (double)count / seconds, sum / (double)count * 1e6, samples[count / 2] * 1e6,
            samples[count * 9 / 10] * 1e6, samples[count * 99 / 100] * 1e6);
 }

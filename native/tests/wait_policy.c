@@ -47,7 +47,8 @@ static void spins_for_short_waits(void)
 
 static void a_long_pause_is_no_habit(void)
 {
-    const uint64_t talk[] = {1, 2, 130, 1, 3, 120, 2, 1, 140, 100000}; /* a program that pauses between its operations */
+    const uint64_t talk[] = {1,   2, 130, 1,   3,
+                             120, 2, 1,   140, 100000}; /* a program that pauses between its operations */
     struct wait_habit habit = after(talk, 10, 20);
     CHECK(wait_choose(&habit, LIMIT).spin_ns == LIMIT);
 }
@@ -89,7 +90,8 @@ static void budget(void)
     CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
     facts.foreign_milli = 2000;
     CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
-    facts = (struct spin_facts){.milli_cores = 2000, .quota_milli = 1500, .active_tenants = 1}; /* both ends would eat it */
+    facts =
+        (struct spin_facts){.milli_cores = 2000, .quota_milli = 1500, .active_tenants = 1}; /* both ends would eat it */
     CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
     facts.hidden_tenants = 1; /* a tenant in another pod spins by its own quota */
     CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
@@ -108,8 +110,8 @@ static void budget(void)
     CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_MOST_US);
     facts = (struct spin_facts){.milli_cores = 1000, .foreign_milli = UINT32_MAX, .active_tenants = UINT32_MAX};
     CHECK(spin_budget(SPIN_ADAPTIVE, &facts) == SPIN_LIMIT_SHORT_US);
-    CHECK(strcmp(spin_policy_name(SPIN_ADAPTIVE), "adaptive") == 0 && strcmp(spin_policy_name(SPIN_ALWAYS), "spin") == 0 &&
-          strcmp(spin_policy_name(SPIN_NEVER), "sleep") == 0);
+    CHECK(strcmp(spin_policy_name(SPIN_ADAPTIVE), "adaptive") == 0 &&
+          strcmp(spin_policy_name(SPIN_ALWAYS), "spin") == 0 && strcmp(spin_policy_name(SPIN_NEVER), "sleep") == 0);
 }
 
 static void write_file(const char *root, const char *name, const char *text)
@@ -146,9 +148,16 @@ static void quotas(void)
     CHECK(spin_quota_milli(root, "4:memory:/b\n3:cpu,cpuacct:/b\n0::/pods/a\n") == 500);
     CHECK(spin_quota_milli(root, "3:cpuset:/b\n") == UINT32_MAX);
     CHECK(spin_quota_milli(root, "nonsense\n\n::\n") == UINT32_MAX);
-    static const char *const files[] = {"pods/cpu.max", "pods/a/cpu.max", "cpu,cpuacct/cpu.cfs_quota_us",
-                                        "cpu,cpuacct/b/cpu.cfs_quota_us", "cpu,cpuacct/b/cpu.cfs_period_us", "pods/a", "pods",
-                                        "cpu,cpuacct/b", "cpu,cpuacct", ""};
+    static const char *const files[] = {"pods/cpu.max",
+                                        "pods/a/cpu.max",
+                                        "cpu,cpuacct/cpu.cfs_quota_us",
+                                        "cpu,cpuacct/b/cpu.cfs_quota_us",
+                                        "cpu,cpuacct/b/cpu.cfs_period_us",
+                                        "pods/a",
+                                        "pods",
+                                        "cpu,cpuacct/b",
+                                        "cpu,cpuacct",
+                                        ""};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char path[512];
         snprintf(path, sizeof path, "%s/%s", root, files[i]);

@@ -40,8 +40,10 @@ static bool answers(uint64_t round)
 
 int main(int argc, char **argv)
 {
-    static struct waiter sleeps = {.mine = &bells[0], .peers = &bells[1], .limit_us = &limit_us, .lifeline_ms = 3600 * 1000};
-    static struct waiter wakes = {.mine = &bells[1], .peers = &bells[0], .limit_us = &limit_us, .lifeline_ms = 3600 * 1000};
+    static struct waiter sleeps = {
+        .mine = &bells[0], .peers = &bells[1], .limit_us = &limit_us, .lifeline_ms = 3600 * 1000};
+    static struct waiter wakes = {
+        .mine = &bells[1], .peers = &bells[0], .limit_us = &limit_us, .lifeline_ms = 3600 * 1000};
     long seconds = argc > 1 ? strtol(argv[1], NULL, 10) : 3;
     pthread_t thread;
     int line[2];

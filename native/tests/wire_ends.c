@@ -66,9 +66,8 @@ static const struct {
     const char *name;
     int (*call)(struct wire *);
 } waits[] = {
-    {"receive", wait_in_receive},           {"send", wait_in_send},
-    {"posted send", wait_in_posted_send},   {"bulk sending", wait_in_bulk_sending},
-    {"bulk_peek", wait_in_bulk_peek},
+    {"receive", wait_in_receive},           {"send", wait_in_send},           {"posted send", wait_in_posted_send},
+    {"bulk sending", wait_in_bulk_sending}, {"bulk_peek", wait_in_bulk_peek},
 };
 enum { WAITS = sizeof waits / sizeof waits[0] };
 
@@ -192,7 +191,8 @@ static void what_was_sent_before_close_arrives(const char *transport)
     sleep_ms(50);
     for (uint64_t i = 1; i <= 50; i++) {
         CHECK_OK(pair.wire->ops->receive(pair.wire, &header, NULL, 0));
-        CHECK(header.sequence == i, "%llu in place of %llu", (unsigned long long)header.sequence, (unsigned long long)i);
+        CHECK(header.sequence == i, "%llu in place of %llu", (unsigned long long)header.sequence,
+              (unsigned long long)i);
     }
     pull_bulk(pair.wire, 9, 5000);
     CHECK(wait_in_receive(pair.wire) == WIRE_CLOSED, "receive after close");

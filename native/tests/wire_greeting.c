@@ -34,8 +34,8 @@ static int raw_connection(const struct pair *pair)
 }
 
 /* Serves one connection that says `bytes` and then perhaps hangs up; the reason why it failed. */
-static const char *serve_bytes(struct pair *pair, const void *bytes, size_t count, bool hang_up, const struct wire_offer *offer,
-                               struct answer_bytes *answer)
+static const char *serve_bytes(struct pair *pair, const void *bytes, size_t count, bool hang_up,
+                               const struct wire_offer *offer, struct answer_bytes *answer)
 {
     static char why[512];
     struct wire_peer peer = {0};
@@ -67,7 +67,8 @@ static void bad_hellos(const char *transport)
     struct hello_bytes good = {.magic = WIRE_MAGIC, .protocol = WIRE_PROTOCOL, .calls = 42};
     snprintf(good.transport, sizeof good.transport, "%s", transport);
     int before = open_descriptors();
-    CHECK(serve_bytes(&pair, &good, sizeof good, false, &offer, &answer)[0] == 0 && answer.refused == 0 && answer.tenant == 3,
+    CHECK(serve_bytes(&pair, &good, sizeof good, false, &offer, &answer)[0] == 0 && answer.refused == 0 &&
+              answer.tenant == 3,
           "a good hello was refused: %s", answer.reason);
 
     char garbage[64];
@@ -136,8 +137,10 @@ static void client_of(struct pair *pair, const char *transport, const char *expe
     CHECK(welcome.tenant == 77 && welcome.protocol == WIRE_PROTOCOL && welcome.quotas.memory_bytes == 1 &&
               welcome.quotas.streams == 2 && welcome.quotas.modules == 3 && welcome.quotas.launches_per_s == 4,
           "tenant %llu", (unsigned long long)welcome.tenant);
-    CHECK(strcmp(welcome.backend, "the backend") == 0 && strcmp(welcome.device, "the device") == 0, "%s", welcome.device);
-    CHECK(strcmp(welcome.transport, transport) == 0 && strcmp(wire->ops->name, transport) == 0, "%s", welcome.transport);
+    CHECK(strcmp(welcome.backend, "the backend") == 0 && strcmp(welcome.device, "the device") == 0, "%s",
+          welcome.device);
+    CHECK(strcmp(welcome.transport, transport) == 0 && strcmp(wire->ops->name, transport) == 0, "%s",
+          welcome.transport);
     wire->ops->close(wire);
 }
 
@@ -218,7 +221,8 @@ static void permissions(const char *transport)
         pair.listener = wire_listen(pair.path, modes[i % 3], why, sizeof why);
         umask(before);
         CHECK(pair.listener >= 0 && stat(pair.path, &facts) == 0, "%s", why);
-        CHECK((facts.st_mode & 07777) == modes[i % 3], "mode %o in place of %o", (unsigned)facts.st_mode, (unsigned)modes[i % 3]);
+        CHECK((facts.st_mode & 07777) == modes[i % 3], "mode %o in place of %o", (unsigned)facts.st_mode,
+              (unsigned)modes[i % 3]);
         if (geteuid() == 0 && modes[i % 3] != 0666) {
             pid_t stranger = fork();
             if (stranger == 0) {
@@ -240,7 +244,8 @@ static void stale_and_living_sockets(const char *transport)
     char why[512] = "";
     (void)transport;
     listen_somewhere(&pair, 0600);
-    CHECK(wire_listen(pair.path, 0600, why, sizeof why) < 0 && strstr(why, "another server serves it") != NULL, "%s", why);
+    CHECK(wire_listen(pair.path, 0600, why, sizeof why) < 0 && strstr(why, "another server serves it") != NULL, "%s",
+          why);
     close(pair.listener); /* dies without removing its file */
     pair.listener = wire_listen(pair.path, 0600, why, sizeof why);
     CHECK(pair.listener >= 0, "a stale socket: %s", why);

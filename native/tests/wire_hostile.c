@@ -132,7 +132,8 @@ static void *flip_headers(void *argument)
 
 static void *flip_counters(void *argument)
 {
-    static const uint64_t tails[] = {0, 40, 2048, 64, 4096, SHM_MESSAGE_RING, 1024, 56, SHM_MESSAGE_RING + 8, (uint64_t)-8};
+    static const uint64_t tails[] = {0,           40, 2048, 64, 4096, SHM_MESSAGE_RING, 1024, 56, SHM_MESSAGE_RING + 8,
+                                     (uint64_t)-8};
     static const uint64_t bulks[] = {1, 100000, 0, SHM_BULK_RING, 7, SHM_BULK_RING + 1, (uint64_t)-1, 1 << 20};
     struct flipper *flipper = argument;
     for (uint64_t i = 0; !atomic_load(&flipper->stop); i++) {
@@ -183,8 +184,9 @@ static void suffer(struct shm_region *region, int lifeline, unsigned char *body,
         if (status != WIRE_OK || i % 4 != 0)
             continue;
         status = wire->ops->bulk_peek(wire, 1 << 30, &from, &granted);
-        CHECK(status != WIRE_OK || ((const unsigned char *)from >= region->bulk[SHM_CLIENT] && granted <= WIRE_BULK_CHUNK &&
-                                    (const unsigned char *)from + granted <= region->bulk[SHM_CLIENT] + SHM_BULK_RING),
+        CHECK(status != WIRE_OK ||
+                  ((const unsigned char *)from >= region->bulk[SHM_CLIENT] && granted <= WIRE_BULK_CHUNK &&
+                   (const unsigned char *)from + granted <= region->bulk[SHM_CLIENT] + SHM_BULK_RING),
               "bulk outside of the ring");
         seen[-status]++;
         if (status == WIRE_OK)

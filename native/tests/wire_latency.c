@@ -157,7 +157,8 @@ static void run(const char *transport, const struct options *options, unsigned c
     pid_t child = fork();
     if (child == 0) {
         struct wire_peer peer;
-        struct wire_offer offer = {.tenant = 1, .backend = "none", .device = "none", .spin_us = (uint32_t)options->spin_us};
+        struct wire_offer offer = {
+            .tenant = 1, .backend = "none", .device = "none", .spin_us = (uint32_t)options->spin_us};
         struct wire *wire = wire_serve(wire_accept_socket(listener, &peer), &offer, NULL, why, sizeof why);
         if (wire != NULL)
             serve(wire, memory);

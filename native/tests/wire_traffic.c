@@ -110,7 +110,8 @@ static void wrap_around(const char *transport)
 
 static void bulk_sizes(const char *transport)
 {
-    static const size_t sizes[] = {1, 2, 7, 4096, 65535, 65537, 1 << 20, (8 << 20) - 1, 8 << 20, (8 << 20) + 1, 100000000};
+    static const size_t sizes[] = {1,        2, 7, 4096, 65535, 65537, 1 << 20, (8 << 20) - 1, 8 << 20, (8 << 20) + 1,
+                                   100000000};
     struct pair pair = open_pair(transport, ROLE_CLIENT, 500, echo, NULL);
     uint64_t sequence = 1;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++, sequence++) {

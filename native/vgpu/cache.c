@@ -49,8 +49,8 @@ void vgpu_cache_keep(const struct question *question)
     if (answer == NULL)
         return;
     struct answer **bucket = bucket_of(question);
-    *answer = (struct answer){*bucket, question->call, question->in_bytes, question->out_bytes,
-                              question->out_variable_bytes};
+    *answer =
+        (struct answer){*bucket, question->call, question->in_bytes, question->out_bytes, question->out_variable_bytes};
     if (question->in_bytes != 0)
         memcpy(answer->bytes, question->in, question->in_bytes);
     if (question->out_bytes != 0)

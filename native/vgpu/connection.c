@@ -52,8 +52,9 @@ static CUresult connect_locked(void)
     const char *transport = getenv("GPUTAX_PROXY_TRANSPORT");
     char why[256];
     if (path == NULL || path[0] == 0) {
-        fprintf(stderr, "libvgpu: GPUTAX_PROXY_SOCKET is not set, so there is no device; set it to the GPU proxy's socket "
-                        "(gputax proxy start)\n");
+        fprintf(stderr,
+                "libvgpu: GPUTAX_PROXY_SOCKET is not set, so there is no device; set it to the GPU proxy's socket "
+                "(gputax proxy start)\n");
         return CUDA_ERROR_NO_DEVICE;
     }
     if (transport != NULL && transport[0] == 0)

@@ -75,7 +75,8 @@ static CUresult end_inside(uint32_t call, uint64_t id)
     vgpu_forget_context(id);
     return result;
 }
-_Static_assert(sizeof(struct cuDevicePrimaryCtxRelease_v2_in) == sizeof(struct cuDevicePrimaryCtxReset_v2_in), "one question");
+_Static_assert(sizeof(struct cuDevicePrimaryCtxRelease_v2_in) == sizeof(struct cuDevicePrimaryCtxReset_v2_in),
+               "one question");
 
 CUresult cuCtxDestroy_v2(CUcontext context)
 {

@@ -14,8 +14,12 @@ int gputax_vgpu_describe(char *json, size_t capacity)
     struct connection *connection = vgpu_connection();
     char policy[16] = "unknown";
     struct gputaxWaitPolicy_in in = {.capacity = sizeof policy};
-    struct question question = {.call = CALL_gputaxWaitPolicy, .in = &in, .in_bytes = sizeof in, .out_variable = policy,
-                                .out_capacity = sizeof policy, .text = true};
+    struct question question = {.call = CALL_gputaxWaitPolicy,
+                                .in = &in,
+                                .in_bytes = sizeof in,
+                                .out_variable = policy,
+                                .out_capacity = sizeof policy,
+                                .text = true};
     vgpu_ask(&question); /* its error leaves "unknown": the counts are still worth having */
     if (connection->wire == NULL || json == NULL)
         return -1;

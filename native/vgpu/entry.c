@@ -57,14 +57,16 @@ static const struct proc *find(const char *symbol, int version, bool per_thread,
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
-    if (symbol == NULL || function == NULL || flags > (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
+    if (symbol == NULL || function == NULL ||
+        flags > (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
         return CUDA_ERROR_INVALID_VALUE;
     bool known;
-    const struct proc *proc = find(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, &known);
+    const struct proc *proc =
+        find(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, &known);
     *function = proc != NULL ? proc->function : NULL;
     if (status != NULL)
         *status = proc != NULL ? CU_GET_PROC_ADDRESS_SUCCESS
-                : known        ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                  : known      ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                                : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     return proc != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
@@ -90,7 +92,10 @@ static CUresult words(CUresult error, const char **text, bool name)
         return CUDA_ERROR_INVALID_VALUE;
     *text = NULL;
     switch ((int)error) {
-#define WORDS(result, number, sentence) case number: *text = name ? #result : sentence; break;
+#define WORDS(result, number, sentence) \
+    case number: \
+        *text = name ? #result : sentence; \
+        break;
         CUDA_RESULTS(WORDS)
 #undef WORDS
     default:

@@ -61,13 +61,22 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int gri
         result = vgpu_current() == 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
     }
     if (result == CUDA_SUCCESS) {
-        struct cuLaunchKernel_in in = {
-            .function = function->id, .grid_x = grid_x, .grid_y = grid_y, .grid_z = grid_z, .block_x = block_x,
-            .block_y = block_y, .block_z = block_z, .shared_bytes = shared_bytes,
-            .stream = (uint64_t)(uintptr_t)stream, .parameter_bytes = function->bytes};
+        struct cuLaunchKernel_in in = {.function = function->id,
+                                       .grid_x = grid_x,
+                                       .grid_y = grid_y,
+                                       .grid_z = grid_z,
+                                       .block_x = block_x,
+                                       .block_y = block_y,
+                                       .block_z = block_z,
+                                       .shared_bytes = shared_bytes,
+                                       .stream = (uint64_t)(uintptr_t)stream,
+                                       .parameter_bytes = function->bytes};
         struct question question = {.call = CALL_cuLaunchKernel,
-                                    .flags = QUESTION_CONTEXT | QUESTION_POSTED | QUESTION_FLUSH, .in = &in,
-                                    .in_bytes = sizeof in, .variable = packed, .variable_bytes = function->bytes};
+                                    .flags = QUESTION_CONTEXT | QUESTION_POSTED | QUESTION_FLUSH,
+                                    .in = &in,
+                                    .in_bytes = sizeof in,
+                                    .variable = packed,
+                                    .variable_bytes = function->bytes};
         result = vgpu_ask_inside(&question);
     }
     vgpu_leave();
@@ -82,7 +91,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
         if (config->attrs[at].id != CU_LAUNCH_ATTRIBUTE_IGNORE)
             return CUDA_ERROR_NOT_SUPPORTED;
     return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
-                          config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, parameters, extra);
+                          config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, parameters,
+                          extra);
 }
 
 CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, size_t *bytes)

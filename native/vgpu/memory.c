@@ -21,8 +21,12 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
         return CUDA_ERROR_INVALID_VALUE;
     struct cuMemAlloc_v2_in in = {.bytes = bytes};
     struct cuMemAlloc_v2_out out = {0};
-    struct question question = {.call = CALL_cuMemAlloc_v2, .flags = QUESTION_CONTEXT, .in = &in, .in_bytes = sizeof in,
-                                .out = &out, .out_bytes = sizeof out};
+    struct question question = {.call = CALL_cuMemAlloc_v2,
+                                .flags = QUESTION_CONTEXT,
+                                .in = &in,
+                                .in_bytes = sizeof in,
+                                .out = &out,
+                                .out_bytes = sizeof out};
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
@@ -38,8 +42,10 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     struct cuMemFree_v2_in in = {.pointer = pointer};
-    struct question question = {.call = CALL_cuMemFree_v2, .flags = QUESTION_CONTEXT | QUESTION_POSTED | QUESTION_FLUSH,
-                                .in = &in, .in_bytes = sizeof in};
+    struct question question = {.call = CALL_cuMemFree_v2,
+                                .flags = QUESTION_CONTEXT | QUESTION_POSTED | QUESTION_FLUSH,
+                                .in = &in,
+                                .in_bytes = sizeof in};
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
@@ -70,14 +76,29 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr p
 static CUresult attribute_of(const struct range *range, CUpointer_attribute attribute, CUdeviceptr pointer, void *value)
 {
     switch ((int)attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)value = (CUcontext)(uintptr_t)range->context; break;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned int *)value = CU_MEMORYTYPE_DEVICE; break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *(CUdeviceptr *)value = pointer; break;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned int *)value = 0; break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)value = 0; break;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)value = range->base; break;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)value = range->bytes; break;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)value = (CUcontext)(uintptr_t)range->context;
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned int *)value = CU_MEMORYTYPE_DEVICE;
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)value = pointer;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned int *)value = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)value = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)value = range->base;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)value = range->bytes;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
 }

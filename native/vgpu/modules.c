@@ -82,9 +82,16 @@ static CUresult load(CUmodule *module, const void *image, char *log, size_t log_
         return CUDA_ERROR_INVALID_IMAGE;
     struct cuModuleLoadData_in in = {.image_bytes = bytes};
     struct cuModuleLoadData_out out = {0};
-    struct question question = {.call = CALL_cuModuleLoadData, .flags = QUESTION_CONTEXT, .in = &in, .in_bytes = sizeof in,
-                                .bulk_bytes = bytes, .out = &out, .out_bytes = sizeof out,
-                                .out_variable = log, .out_capacity = log_capacity, .text = true};
+    struct question question = {.call = CALL_cuModuleLoadData,
+                                .flags = QUESTION_CONTEXT,
+                                .in = &in,
+                                .in_bytes = sizeof in,
+                                .bulk_bytes = bytes,
+                                .out = &out,
+                                .out_bytes = sizeof out,
+                                .out_variable = log,
+                                .out_capacity = log_capacity,
+                                .text = true};
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
@@ -105,10 +112,18 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 }
 
 /* Options that only tune are accepted and have no effect; of the logs only that of errors is filled. */
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
+                            void **values)
 {
-    enum { THREADS_PER_BLOCK = 1, OPTIMIZATION_LEVEL = 7, TARGET_FROM_CUCONTEXT = 8, GENERATE_DEBUG_INFO = 11,
-           LOG_VERBOSE = 12, GENERATE_LINE_INFO = 13, CACHE_MODE = 14 };
+    enum {
+        THREADS_PER_BLOCK = 1,
+        OPTIMIZATION_LEVEL = 7,
+        TARGET_FROM_CUCONTEXT = 8,
+        GENERATE_DEBUG_INFO = 11,
+        LOG_VERBOSE = 12,
+        GENERATE_LINE_INFO = 13,
+        CACHE_MODE = 14
+    };
     char *log = NULL;
     void **log_bytes = NULL;
     if (count != 0 && (options == NULL || values == NULL))
@@ -151,7 +166,8 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int co
 CUresult cuModuleUnload(CUmodule module)
 {
     struct cuModuleUnload_in in = {.module = (uint64_t)(uintptr_t)module};
-    struct question question = {.call = CALL_cuModuleUnload, .flags = QUESTION_CONTEXT, .in = &in, .in_bytes = sizeof in};
+    struct question question = {
+        .call = CALL_cuModuleUnload, .flags = QUESTION_CONTEXT, .in = &in, .in_bytes = sizeof in};
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
@@ -171,9 +187,16 @@ static CUresult ask_function(uint64_t module, const char *name, CUfunction *hand
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct cuModuleGetFunction_in in = {.module = module};
     struct cuModuleGetFunction_out out = {0};
-    struct question question = {.call = CALL_cuModuleGetFunction, .flags = QUESTION_CONTEXT, .in = &in, .in_bytes = sizeof in,
-                                .variable = name, .variable_bytes = strlen(name) + 1, .out = &out, .out_bytes = sizeof out,
-                                .out_variable = function->parameters, .out_capacity = sizeof function->parameters};
+    struct question question = {.call = CALL_cuModuleGetFunction,
+                                .flags = QUESTION_CONTEXT,
+                                .in = &in,
+                                .in_bytes = sizeof in,
+                                .variable = name,
+                                .variable_bytes = strlen(name) + 1,
+                                .out = &out,
+                                .out_bytes = sizeof out,
+                                .out_variable = function->parameters,
+                                .out_capacity = sizeof function->parameters};
     CUresult result = vgpu_ask_inside(&question);
     if (result == CUDA_SUCCESS) {
         function->id = out.function;
@@ -209,9 +232,14 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule modu
         return CUDA_ERROR_INVALID_VALUE;
     struct cuModuleGetGlobal_v2_in in = {.module = (uint64_t)(uintptr_t)module};
     struct cuModuleGetGlobal_v2_out out = {0};
-    struct question question = {.call = CALL_cuModuleGetGlobal_v2, .flags = QUESTION_CONTEXT, .in = &in,
-                                .in_bytes = sizeof in, .variable = name, .variable_bytes = strlen(name) + 1,
-                                .out = &out, .out_bytes = sizeof out};
+    struct question question = {.call = CALL_cuModuleGetGlobal_v2,
+                                .flags = QUESTION_CONTEXT,
+                                .in = &in,
+                                .in_bytes = sizeof in,
+                                .variable = name,
+                                .variable_bytes = strlen(name) + 1,
+                                .out = &out,
+                                .out_bytes = sizeof out};
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;

@@ -134,12 +134,14 @@ static const struct transport *judge(const struct hello_bytes *hello, const stru
 {
     const struct transport *transport = transport_named(hello->transport);
     if (hello->protocol != WIRE_PROTOCOL)
-        snprintf(why, why_size, "the client speaks wire protocol %u, this proxy %d; use libvgpu and proxy of one release",
+        snprintf(why, why_size,
+                 "the client speaks wire protocol %u, this proxy %d; use libvgpu and proxy of one release",
                  hello->protocol, (int)WIRE_PROTOCOL);
     else if (offer->refusal != NULL)
         snprintf(why, why_size, "%s", offer->refusal);
     else if (offer->calls != 0 && hello->calls != offer->calls)
-        snprintf(why, why_size, "client and proxy have different tables of calls; use libvgpu and proxy of one release");
+        snprintf(why, why_size,
+                 "client and proxy have different tables of calls; use libvgpu and proxy of one release");
     else if (transport == NULL)
         snprintf(why, why_size, "no transport '%s'", hello->transport);
     else if (offer->transport != NULL && strcmp(offer->transport, hello->transport) != 0)
@@ -211,7 +213,8 @@ static int connect_socket(const char *path, char *why, size_t why_size)
         }
     }
     const char *hint = errno == ENOENT || errno == ECONNREFUSED ? "; no GPU proxy serves it (gputax proxy start)"
-                       : errno == EACCES ? "; its permissions do not let this user in" : "";
+                       : errno == EACCES                        ? "; its permissions do not let this user in"
+                                                                : "";
     snprintf(why, why_size, "%s: %s%s", path, strerror(errno), hint);
     if (descriptor >= 0)
         close(descriptor);
@@ -219,7 +222,8 @@ static int connect_socket(const char *path, char *why, size_t why_size)
 }
 
 /* The server's answer, or what was wrong with it in `why`. */
-static bool read_answer(int socket, const char *path, struct answer_bytes *answer, int *passed, char *why, size_t why_size)
+static bool read_answer(int socket, const char *path, struct answer_bytes *answer, int *passed, char *why,
+                        size_t why_size)
 {
     const char *trouble = read_within(socket, answer, sizeof *answer, now_ms() + WELCOME_MS, passed);
     if (trouble != NULL) {
@@ -266,7 +270,8 @@ struct wire *wire_greet(int socket, const char *path, const char *transport, uin
         if (known != NULL && strcmp(answer.transport, transport) == 0)
             wire = known->join(socket, passed, why, why_size);
         else
-            snprintf(why, why_size, "%s: asked for transport '%s', the GPU proxy chose '%s'", path, transport, answer.transport);
+            snprintf(why, why_size, "%s: asked for transport '%s', the GPU proxy chose '%s'", path, transport,
+                     answer.transport);
     }
     if (passed >= 0)
         close(passed);

@@ -14,9 +14,9 @@
 #include "wire.h"
 
 enum {
-    WIRE_PROTOCOL = 1,         /* raised with every change of the format of hello, welcome or transport */
-    WIRE_HANDSHAKE_MS = 2000,  /* whoever says nothing for so long is dropped */
-    WIRE_NAME_MAX = 256,       /* bytes of each text below, with its final 0 */
+    WIRE_PROTOCOL = 1,        /* raised with every change of the format of hello, welcome or transport */
+    WIRE_HANDSHAKE_MS = 2000, /* whoever says nothing for so long is dropped */
+    WIRE_NAME_MAX = 256,      /* bytes of each text below, with its final 0 */
     WIRE_TRANSPORT_NAME_MAX = 16,
 };
 
@@ -60,8 +60,8 @@ struct wire_offer {
     const char *device;
     const char *refusal;   /* not NULL: refuse with this text ("too many tenants") */
     const char *transport; /* not NULL: only this transport is served */
-    uint64_t calls;        /* fingerprint of the table of calls; a client with another one is refused; 0: not compared */
-    uint32_t spin_us;      /* the first spin limit of the wire, see wire_set_spin */
+    uint64_t calls;   /* fingerprint of the table of calls; a client with another one is refused; 0: not compared */
+    uint32_t spin_us; /* the first spin limit of the wire, see wire_set_spin */
 };
 
 /* Creates the socket with exactly `mode` and listens. A socket file that nobody serves is replaced; a living server's
@@ -78,7 +78,8 @@ int wire_accept_socket(int listener, struct wire_peer *peer);
 /* The server's half, for the tenant's own thread: waits at most WIRE_HANDSHAKE_MS for the hello, answers. Takes the
  * socket: it is closed on failure and by the wire's close. NULL with the reason when there is no connection (refused,
  * silent, garbage). `seen` may be NULL. */
-struct wire *wire_serve(int socket, const struct wire_offer *offer, struct wire_hello *seen, char *why, size_t why_size);
+struct wire *wire_serve(int socket, const struct wire_offer *offer, struct wire_hello *seen, char *why,
+                        size_t why_size);
 
 /* For a server that has no thread to spare: says no and closes the socket. Never blocks. */
 void wire_refuse(int socket, const char *reason);

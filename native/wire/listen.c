@@ -34,7 +34,8 @@ static bool make_way(const char *path, const struct sockaddr_un *address, char *
     if (probe >= 0)
         close(probe);
     if (error != ECONNREFUSED) {
-        snprintf(why, why_size, "%s: %s", path, error == 0 || error == EAGAIN ? "another server serves it" : strerror(error));
+        snprintf(why, why_size, "%s: %s", path,
+                 error == 0 || error == EAGAIN ? "another server serves it" : strerror(error));
         return false;
     }
     if (unlink(path) != 0) {
@@ -74,8 +75,8 @@ int wire_listen(const char *path, mode_t mode, char *why, size_t why_size)
     if (make_way(path, &address, why, why_size)) {
         listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         /* Until listen nobody can connect, so the time before chmod gives nothing away, whatever the umask. */
-        if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || chmod(path, mode) != 0 ||
-            listen(listener, WAITING_CONNECTIONS) != 0) {
+        if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof address) != 0 ||
+            chmod(path, mode) != 0 || listen(listener, WAITING_CONNECTIONS) != 0) {
             snprintf(why, why_size, "%s: %s", path, strerror(errno));
             if (listener >= 0)
                 close(listener);

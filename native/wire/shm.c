@@ -43,7 +43,7 @@ struct shm_wire {
     uint64_t peer_head, peer_tail, peer_bulk_head, peer_bulk_tail; /* the peer's, as last read and checked */
     size_t reserved, peeked;
     size_t piece, rest; /* of the bulk transfer that is being sent, see next_piece */
-    bool unflushed; /* a posted message was published without a look at the peer's bell */
+    bool unflushed;     /* a posted message was published without a look at the peer's bell */
     bool broken;
     _Atomic uint32_t own_limit_us;
 };
@@ -230,7 +230,8 @@ static int bulk_reserve(struct wire *wire, size_t wanted, void **at, size_t *gra
     int status = usable(w);
     *granted = 0;
     if (status == WIRE_OK && wanted > 0)
-        status = wait_for_room(w, WAIT_BULK_ROOM, &w->out->bulk_head, w->bulk_tail, SHM_BULK_RING, 1, &w->peer_bulk_head);
+        status =
+            wait_for_room(w, WAIT_BULK_ROOM, &w->out->bulk_head, w->bulk_tail, SHM_BULK_RING, 1, &w->peer_bulk_head);
     if (status != WIRE_OK)
         return status;
     size_t offset = (size_t)(w->bulk_tail % SHM_BULK_RING);

@@ -36,9 +36,12 @@ uint32_t spin_budget(enum spin_policy policy, const struct spin_facts *facts)
 const char *spin_policy_name(enum spin_policy policy)
 {
     switch (policy) {
-    case SPIN_ALWAYS: return "spin";
-    case SPIN_NEVER: return "sleep";
-    case SPIN_ADAPTIVE: break;
+    case SPIN_ALWAYS:
+        return "spin";
+    case SPIN_NEVER:
+        return "sleep";
+    case SPIN_ADAPTIVE:
+        break;
     }
     return "adaptive";
 }
@@ -145,7 +148,8 @@ uint32_t spin_milli_cores(void)
 uint32_t spin_own_quota_milli(void)
 {
     char groups[4096];
-    return read_text("/proc/self/cgroup", groups, sizeof groups) ? spin_quota_milli("/sys/fs/cgroup", groups) : UINT32_MAX;
+    return read_text("/proc/self/cgroup", groups, sizeof groups) ? spin_quota_milli("/sys/fs/cgroup", groups)
+                                                                 : UINT32_MAX;
 }
 
 /* user + system time of one process in clock ticks; a process that is gone counts nothing. */
@@ -159,7 +163,8 @@ static uint64_t ticks_of(pid_t pid)
     if (!read_text(path, text, sizeof text))
         return 0;
     const char *name_end = strrchr(text, ')'); /* the name may hold anything, also spaces and brackets */
-    if (name_end == NULL || sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &kernel) != 2)
+    if (name_end == NULL ||
+        sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &kernel) != 2)
         return 0;
     return user + kernel;
 }
@@ -172,7 +177,8 @@ int spin_read_load(const pid_t *ours, size_t count, struct spin_load *load)
     long per_second = sysconf(_SC_CLK_TCK);
     if (per_second <= 0 || !read_text("/proc/stat", text, sizeof text))
         return -1;
-    if (sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]) < 8)
+    if (sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6],
+               &t[7]) < 8)
         return -1;
     clock_gettime(CLOCK_MONOTONIC, &now);
     uint64_t own = ticks_of(getpid());

@@ -15,8 +15,8 @@ enum {
 enum spin_policy { SPIN_ADAPTIVE, SPIN_ALWAYS, SPIN_NEVER };
 
 struct spin_facts {
-    uint32_t milli_cores;    /* cores that both ends share, in 1/1000 core: see spin_milli_cores */
-    uint32_t quota_milli;    /* what this process alone may use of them by its control group; UINT32_MAX or 0: no quota */
+    uint32_t milli_cores; /* cores that both ends share, in 1/1000 core: see spin_milli_cores */
+    uint32_t quota_milli; /* what this process alone may use of them by its control group; UINT32_MAX or 0: no quota */
     uint32_t foreign_milli;  /* what others keep busy, in 1/1000 core: see spin_foreign_milli; 0 if not known */
     uint32_t active_tenants; /* tenants with calls in the last moments */
     uint32_t hidden_tenants; /* those of them whose process is in another PID namespace: their spinning looks foreign */
@@ -40,8 +40,8 @@ uint32_t spin_quota_milli(const char *root, const char *groups);
 
 /* Readings of busy time; two of them, some 100 ms apart or more, tell how many cores others keep busy. */
 struct spin_load {
-    uint64_t busy_ms;  /* of all cores */
-    uint64_t own_ms;   /* of this process and of the processes in `ours` */
+    uint64_t busy_ms; /* of all cores */
+    uint64_t own_ms;  /* of this process and of the processes in `ours` */
     uint64_t clock_ms;
 };
 /* `ours`: the tenants' processes, whose spinning must not count as foreign load. 0, or -1 when /proc cannot be read. */

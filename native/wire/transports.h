@@ -16,7 +16,6 @@ struct transport {
     /* Both own the socket only once they have succeeded. */
 };
 
-
 const struct transport *transport_named(const char *name);
 
 extern const struct transport shm_transport;

@@ -48,9 +48,9 @@ struct socket_wire {
     struct wire wire;
     int socket;
     bool broken;
-    size_t start, end;     /* of the bytes in `input` that nobody has taken */
-    size_t bulk_left;      /* of the frame that is being taken */
-    size_t posted;         /* bytes in `output` that are not sent yet */
+    size_t start, end; /* of the bytes in `input` that nobody has taken */
+    size_t bulk_left;  /* of the frame that is being taken */
+    size_t posted;     /* bytes in `output` that are not sent yet */
     size_t reserved, peeked;
     _Atomic bool shut;
     _Atomic uint64_t waits, sleeps;

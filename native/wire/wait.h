@@ -14,10 +14,10 @@
 #include "wire.h"
 
 enum {
-    WAIT_SPIN_MOST_US = 500,  /* whatever the limit says */
-    WAIT_LIFELINE_MS = 100,   /* a sleeper looks this often whether its peer still lives */
-    WAIT_PROBE_EVERY = 16,    /* while sleeping is the habit, every so many waits spin again to learn */
-    WAIT_NAP_MARGIN_US = 80,  /* timer slack (50 us) and wake-up of a halted core (25 us measured) */
+    WAIT_SPIN_MOST_US = 500, /* whatever the limit says */
+    WAIT_LIFELINE_MS = 100,  /* a sleeper looks this often whether its peer still lives */
+    WAIT_PROBE_EVERY = 16,   /* while sleeping is the habit, every so many waits spin again to learn */
+    WAIT_NAP_MARGIN_US = 80, /* timer slack (50 us) and wake-up of a halted core (25 us measured) */
 };
 
 /* What a sleeper sleeps for: the value of its bell. */
@@ -39,7 +39,7 @@ struct wait_for {
 
 /* What recent waits of one kind were like. */
 struct wait_habit {
-    uint64_t clipped_ns;   /* mean with every wait clipped to twice the limit: one long pause is not a habit */
+    uint64_t clipped_ns; /* mean with every wait clipped to twice the limit: one long pause is not a habit */
     uint64_t mean_ns;
     uint64_t deviation_ns; /* mean absolute deviation */
     uint32_t since_probe;

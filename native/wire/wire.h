@@ -14,14 +14,14 @@
 #include <stdint.h>
 
 enum {
-    WIRE_BODY_MAX = 8192,          /* bytes of arguments in one message; larger things travel as bulk bytes */
-    WIRE_BULK_CHUNK = 2 << 20,     /* largest piece that bulk_reserve and bulk_peek grant at once */
+    WIRE_BODY_MAX = 8192,      /* bytes of arguments in one message; larger things travel as bulk bytes */
+    WIRE_BULK_CHUNK = 2 << 20, /* largest piece that bulk_reserve and bulk_peek grant at once */
 };
 
 enum wire_status {
     WIRE_OK = 0,
-    WIRE_CLOSED = -1,  /* the peer is gone */
-    WIRE_BROKEN = -2,  /* the peer broke the format; the connection is of no further use */
+    WIRE_CLOSED = -1, /* the peer is gone */
+    WIRE_BROKEN = -2, /* the peer broke the format; the connection is of no further use */
 };
 
 struct wire_header {
@@ -78,14 +78,23 @@ struct wire {
  * client has at most one unanswered question; the server sends only answers. Then at most one end waits for room. */
 
 /* (any thread) Makes every waiting and every later call of this end return WIRE_CLOSED, and the peer's too. */
-static inline void wire_shutdown(struct wire *wire) { wire->ops->shutdown(wire); }
+static inline void wire_shutdown(struct wire *wire)
+{
+    wire->ops->shutdown(wire);
+}
 
 /* For the child after a fork: frees this process's part without a word to the peer, whose partner is the parent. */
-static inline void wire_abandon(struct wire *wire) { wire->ops->abandon(wire); }
+static inline void wire_abandon(struct wire *wire)
+{
+    wire->ops->abandon(wire);
+}
 
 /* (any thread, server's end only; the client's end follows what the server sets) How long either end may spin before it
  * sleeps, at most 500 us; 0: sleep at once. A new wire starts with what the server's offer says. */
-static inline void wire_set_spin(struct wire *wire, uint32_t us) { wire->ops->set_spin(wire, us); }
+static inline void wire_set_spin(struct wire *wire, uint32_t us)
+{
+    wire->ops->set_spin(wire, us);
+}
 
 /* (any thread) */
 static inline void wire_wait_counts(struct wire *wire, struct wire_wait_counts *counts)

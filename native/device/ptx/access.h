@@ -7,41 +7,52 @@
 /* The slow way, when the instruction's cache does not know the block. NULL: nobody's, or somebody else's, memory. */
 char *access_search(struct warp *w, const struct insn *in, uint64_t address, unsigned bytes, bool write);
 
-static inline char *access_global(struct warp *w, const struct insn *in, uint64_t address, unsigned bytes, bool write) {
+static inline char *access_global(struct warp *w, const struct insn *in, uint64_t address, unsigned bytes, bool write)
+{
     const struct access_cache *known = &w->run->caches[in->cache];
     if (__builtin_expect(address - known->from < known->span, 1))
         return (char *)(uintptr_t)address;
     return access_search(w, in, address, bytes, write);
 }
 
-static inline char *access_in(char *base, uint64_t room, uint64_t offset, unsigned bytes) {
+static inline char *access_in(char *base, uint64_t room, uint64_t offset, unsigned bytes)
+{
     return offset <= room && bytes <= room - offset ? base + offset : NULL;
 }
 
-static inline char *access_local(struct warp *w, uint32_t lane, uint64_t offset, unsigned bytes) {
+static inline char *access_local(struct warp *w, uint32_t lane, uint64_t offset, unsigned bytes)
+{
     return access_in(w->local + lane * w->run->local_bytes, w->run->local_bytes, offset, bytes);
 }
 
 /* Parameters of a kernel are read only; a store to them has no place. */
-static inline char *access_parameter(struct warp *w, uint64_t offset, unsigned bytes, bool write) {
+static inline char *access_parameter(struct warp *w, uint64_t offset, unsigned bytes, bool write)
+{
     if (write)
         return NULL;
     return access_in((char *)(uintptr_t)w->run->parameters, w->run->parameter_bytes, offset, bytes);
 }
 
 static inline char *access_generic(struct warp *w, const struct insn *in, uint32_t lane, uint64_t address,
-                                   unsigned bytes, bool write) {
+                                   unsigned bytes, bool write)
+{
     uint64_t offset = address & (((uint64_t)1 << WINDOW_SHIFT) - 1);
     switch (address >> WINDOW_SHIFT) {
-    case WINDOW_GLOBAL: return access_global(w, in, address, bytes, write);
-    case WINDOW_SHARED: return access_in(w->run->shared, w->run->shared_bytes, offset, bytes);
-    case WINDOW_LOCAL: return access_local(w, lane, offset, bytes);
-    case WINDOW_PARAM: return access_parameter(w, offset, bytes, write);
-    default: return NULL;
+    case WINDOW_GLOBAL:
+        return access_global(w, in, address, bytes, write);
+    case WINDOW_SHARED:
+        return access_in(w->run->shared, w->run->shared_bytes, offset, bytes);
+    case WINDOW_LOCAL:
+        return access_local(w, lane, offset, bytes);
+    case WINDOW_PARAM:
+        return access_parameter(w, offset, bytes, write);
+    default:
+        return NULL;
     }
 }
 
-static inline uint64_t access_address(struct warp *w, const struct insn *in, uint32_t lane) {
+static inline uint64_t access_address(struct warp *w, const struct insn *in, uint32_t lane)
+{
     uint64_t base = in->narrow ? REG(uint32_t, in->a)[lane] : REG(uint64_t, in->a)[lane];
     return base + (uint64_t)in->immediate;
 }

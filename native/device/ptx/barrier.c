@@ -2,7 +2,8 @@
 #include "device/ptx/scratch.h"
 
 /* a: number of the barrier; b: threads that take part, or 0 for all; c: predicate of bar.red; d: its result. */
-void step_barrier(struct warp *w, const struct insn *in, uint32_t m) {
+void step_barrier(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t first = (uint32_t)__builtin_ctz(m);
     uint32_t id = REG(uint32_t, in->a)[first];
     if (id >= BARRIERS) {
@@ -24,7 +25,8 @@ void step_barrier(struct warp *w, const struct insn *in, uint32_t m) {
     w->fragments[w->fragment_count - 1].barrier = (uint8_t)id;
 }
 
-static void give_result(struct warp *w, const struct insn *in, const struct barrier *barrier, uint32_t mask) {
+static void give_result(struct warp *w, const struct insn *in, const struct barrier *barrier, uint32_t mask)
+{
     if (in->mode == BARRIER_COUNT) {
         uint32_t count = barrier->count;
         EACH(mask, REG(uint32_t, in->d)[l] = count);
@@ -35,7 +37,8 @@ static void give_result(struct warp *w, const struct insn *in, const struct barr
     }
 }
 
-static void release(struct run *run, struct warp *w, uint32_t id) {
+static void release(struct run *run, struct warp *w, uint32_t id)
+{
     for (uint32_t i = 0; i < w->fragment_count; i++) {
         struct fragment *at = &w->fragments[i];
         if (at->state != FRAGMENT_AT_BARRIER || at->barrier != id)
@@ -46,7 +49,8 @@ static void release(struct run *run, struct warp *w, uint32_t id) {
 }
 
 /* Opens every barrier at which all have arrived. Threads that have ended are not waited for. */
-bool barrier_release(struct run *run, struct warp *warps, uint32_t count) {
+bool barrier_release(struct run *run, struct warp *warps, uint32_t count)
+{
     bool any = false;
     for (uint32_t id = 0; id < BARRIERS; id++) {
         struct barrier *barrier = &run->barriers[id];

@@ -3,7 +3,8 @@
 
 #include "device/ptx/build.h"
 
-struct insn *emit(struct build *b, step *run) {
+struct insn *emit(struct build *b, step *run)
+{
     if (b->insn_count == b->insn_room) {
         uint32_t room = b->insn_room ? b->insn_room * 2 : 256;
         if (room > LIMIT_INSNS)
@@ -21,14 +22,16 @@ struct insn *emit(struct build *b, step *run) {
     return in;
 }
 
-struct insn *emit_row(struct build *b, const char *name) {
+struct insn *emit_row(struct build *b, const char *name)
+{
     const struct op_row *row = op_named(name);
     struct insn *in = emit(b, row->run);
     in->mode = row->mode;
     return in;
 }
 
-struct label *label_named(struct build *b, const struct token *name) {
+struct label *label_named(struct build *b, const struct token *name)
+{
     uint32_t hash = 5381;
     for (uint32_t i = 0; i < name->length; i++)
         hash = hash * 33 + (unsigned char)name->at[i];
@@ -42,17 +45,20 @@ struct label *label_named(struct build *b, const struct token *name) {
     return label;
 }
 
-static void want(struct build *b, struct label *label, uint32_t insn, uint32_t jump) {
+static void want(struct build *b, struct label *label, uint32_t insn, uint32_t jump)
+{
     struct fixup *fixup = take(b, sizeof *fixup);
     *fixup = (struct fixup){.next = b->instance->fixups, .label = label, .insn = insn, .jump = jump};
     b->instance->fixups = fixup;
 }
 
-void label_wanted(struct build *b, struct label *label, uint32_t insn) {
+void label_wanted(struct build *b, struct label *label, uint32_t insn)
+{
     want(b, label, insn, NO_PC);
 }
 
-void jump_wanted(struct build *b, struct label *label) {
+void jump_wanted(struct build *b, struct label *label)
+{
     if (b->jump_count == b->jump_room) {
         uint32_t room = b->jump_room ? b->jump_room * 2 : 64;
         uint32_t *bigger = take(b, room * sizeof *bigger);
@@ -64,7 +70,8 @@ void jump_wanted(struct build *b, struct label *label) {
     want(b, label, NO_PC, b->jump_count++);
 }
 
-static void settle_labels(struct build *b) {
+static void settle_labels(struct build *b)
+{
     for (const struct fixup *fixup = b->instance->fixups; fixup; fixup = fixup->next) {
         if (fixup->label->pc == NO_PC)
             refuse(b, "the label '%.*s' is not there", (int)fixup->label->length, fixup->label->name);
@@ -76,7 +83,8 @@ static void settle_labels(struct build *b) {
 }
 
 /* name: .branchtargets a, b, c; */
-static void branch_targets(struct build *b, struct label *list) {
+static void branch_targets(struct build *b, struct label *list)
+{
     list->jumps_at = b->jump_count;
     do {
         jump_wanted(b, label_named(b, expect_word(b)));
@@ -85,7 +93,8 @@ static void branch_targets(struct build *b, struct label *list) {
     expect(b, ";");
 }
 
-static void define_label(struct build *b, const struct token *name) {
+static void define_label(struct build *b, const struct token *name)
+{
     struct label *label = label_named(b, name);
     if (accept(b, ".branchtargets")) {
         branch_targets(b, label);
@@ -98,19 +107,22 @@ static void define_label(struct build *b, const struct token *name) {
     label->pc = b->insn_count;
 }
 
-static void skip_statement(struct build *b) {
+static void skip_statement(struct build *b)
+{
     while (!token_is(next(b), ";"))
         continue;
 }
 
 /* .loc 1 2 3, function_name $L, inlined_at 1 2 3 has no end mark: it ends with its line. */
-static void skip_line(struct build *b) {
+static void skip_line(struct build *b)
+{
     uint32_t line = b->tokens[b->at - 1].line;
     while (peek(b)->kind != TOKEN_END && peek(b)->line == line)
         b->at++;
 }
 
-static bool directive(struct build *b, const struct token *token) {
+static bool directive(struct build *b, const struct token *token)
+{
     if (token_is(token, ".reg"))
         declare_registers(b);
     else if (token_is(token, ".local") || token_is(token, ".shared") || token_is(token, ".param") ||
@@ -125,7 +137,8 @@ static bool directive(struct build *b, const struct token *token) {
     return true;
 }
 
-static void guard(struct build *b) {
+static void guard(struct build *b)
+{
     uint32_t bytes;
     b->guard_not = accept(b, "!");
     b->guard = operand_register(b, &bytes);
@@ -133,7 +146,8 @@ static void guard(struct build *b) {
         refuse(b, "the guard of an instruction is not a predicate");
 }
 
-static void statements(struct build *b) {
+static void statements(struct build *b)
+{
     struct symbol *outer = b->symbols;
     for (;;) {
         const struct token *token = next(b);
@@ -168,7 +182,8 @@ static void statements(struct build *b) {
     b->symbols = outer;
 }
 
-void body_write(struct build *b, const struct function *function) {
+void body_write(struct build *b, const struct function *function)
+{
     static const struct token END = {.at = "(end)", .length = 5, .kind = TOKEN_WORD};
     struct instance instance = {.fixups = NULL};
     struct instance *outer = b->instance;

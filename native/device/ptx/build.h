@@ -105,7 +105,7 @@ struct build {
     struct constant_node *constants[CONSTANT_BUCKETS];
     uint32_t specials[SPECIAL_COUNT];
     uint64_t local_bytes, shared_bytes;
-    uint32_t carry; /* the carry flag of add.cc and its kin */
+    uint32_t carry;         /* the carry flag of add.cc and its kin */
     uint64_t dynamic_align; /* of extern shared arrays; 0: none in use */
     struct instance *instance;
     uint32_t depth;
@@ -137,7 +137,8 @@ bool accept(struct build *b, const char *text);
 void expect(struct build *b, const char *text);
 const struct token *expect_word(struct build *b);
 uint64_t expect_count(struct build *b); /* a plain number, such as a size */
-static inline int shown(const struct token *token) { /* how much of it an error message shows */
+static inline int shown(const struct token *token)
+{ /* how much of it an error message shows */
     return token->length > 80 ? 80 : (int)token->length;
 }
 char *token_text(struct build *b, const struct token *token);

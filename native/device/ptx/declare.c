@@ -14,26 +14,30 @@ static const struct type_row TYPES[] = {
     {"f32", TYPE_F32, 4}, {"u64", TYPE_U64, 8}, {"s64", TYPE_S64, 8}, {"b64", TYPE_U64, 8}, {"f64", TYPE_F64, 8},
 };
 
-static const struct type_row *type_row(const char *name, size_t length) {
+static const struct type_row *type_row(const char *name, size_t length)
+{
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
         if (strlen(TYPES[i].name) == length && memcmp(TYPES[i].name, name, length) == 0)
             return &TYPES[i];
     return NULL;
 }
 
-enum type type_of(const char *name) {
+enum type type_of(const char *name)
+{
     const struct type_row *row = type_row(name, strlen(name));
     return row ? row->type : TYPE_NONE;
 }
 
-unsigned type_bytes(const struct token *token) {
+unsigned type_bytes(const struct token *token)
+{
     const struct type_row *row =
         token->length > 1 && token->at[0] == '.' ? type_row(token->at + 1, token->length - 1) : NULL;
     return row ? row->bytes : 0;
 }
 
 /* .reg .b32 %r<5>, %x; */
-void declare_registers(struct build *b) {
+void declare_registers(struct build *b)
+{
     const struct token *type = next(b);
     uint32_t bytes = type_bytes(type);
     if (bytes == 1)
@@ -55,14 +59,16 @@ void declare_registers(struct build *b) {
 }
 
 /* What stands before a name does not matter here, or is refused: .ptr .global .align 8 of kernel parameters. */
-static uint64_t declared_align(struct build *b) {
+static uint64_t declared_align(struct build *b)
+{
     uint64_t align = expect_count(b);
     if (align == 0 || align > 256 || (align & (align - 1)))
         refuse(b, "an alignment of %llu is not possible", (unsigned long long)align);
     return align;
 }
 
-struct declaration declare(struct build *b) {
+struct declaration declare(struct build *b)
+{
     struct declaration d = {.align = 0};
     bool pointee = false; /* an .align after .ptr is that of the memory pointed to */
     for (;;) {
@@ -104,7 +110,8 @@ struct declaration declare(struct build *b) {
     return d;
 }
 
-static uint64_t first_value(struct build *b, const struct declaration *d) {
+static uint64_t first_value(struct build *b, const struct declaration *d)
+{
     uint64_t value;
     if (accept(b, "generic")) { /* the generic address of a variable is its address here */
         expect(b, "(");
@@ -130,7 +137,8 @@ static uint64_t first_value(struct build *b, const struct declaration *d) {
 }
 
 /* {1, 2, {3, 4}} in order; nested braces only group. */
-static void first_values(struct build *b, const struct declaration *d, uint64_t address, uint64_t *at) {
+static void first_values(struct build *b, const struct declaration *d, uint64_t address, uint64_t *at)
+{
     if (!accept(b, "{")) {
         if (*at + d->element > d->bytes)
             refuse(b, "'%.*s' has more first values than room", (int)d->name->length, d->name->at);
@@ -150,7 +158,8 @@ static void first_values(struct build *b, const struct declaration *d, uint64_t 
     b->depth--;
 }
 
-static void declare_variable(struct build *b, const struct declaration *d) {
+static void declare_variable(struct build *b, const struct declaration *d)
+{
     struct symbol *symbol = symbol_add(b, d->name, SYMBOL_VARIABLE);
     symbol->size = d->bytes;
     symbol->value = b->memory->place(b->memory->who, d->bytes);
@@ -163,7 +172,8 @@ static void declare_variable(struct build *b, const struct declaration *d) {
 }
 
 /* The space has been read: .global, .const, .shared, .local, or .param inside of a function. */
-void declare_storage(struct build *b, const struct token *space, bool is_extern) {
+void declare_storage(struct build *b, const struct token *space, bool is_extern)
+{
     do {
         struct declaration d = declare(b);
         if (token_is(space, ".global") || token_is(space, ".const")) {
@@ -185,7 +195,8 @@ void declare_storage(struct build *b, const struct token *space, bool is_extern)
 }
 
 /* (.param .b32 a, .param .align 8 .b8 b[16]); the opening bracket has been read. */
-struct formal *declare_formals(struct build *b, uint32_t *count) {
+struct formal *declare_formals(struct build *b, uint32_t *count)
+{
     struct formal *formals = NULL;
     uint32_t room = 0;
     *count = 0;
@@ -205,10 +216,8 @@ struct formal *declare_formals(struct build *b, uint32_t *count) {
         }
         if (d.open_array || d.bytes > 1 << 16)
             refuse(b, "the parameter '%.*s' has no good size", (int)d.name->length, d.name->at);
-        formals[(*count)++] = (struct formal){.name = d.name->at,
-                                              .length = d.name->length,
-                                              .bytes = (uint32_t)d.bytes,
-                                              .align = (uint32_t)d.align};
+        formals[(*count)++] = (struct formal){
+            .name = d.name->at, .length = d.name->length, .bytes = (uint32_t)d.bytes, .align = (uint32_t)d.align};
     } while (accept(b, ","));
     expect(b, ")");
     return formals;

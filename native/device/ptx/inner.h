@@ -25,9 +25,9 @@ struct insn {
     uint32_t cache; /* of a memory access: which of the run's caches is its own */
     uint8_t guard_not;
     uint8_t space;
-    uint8_t narrow; /* the address register has 32 bits */
-    uint8_t count;  /* elements of a vector access */
-    uint8_t mode;   /* step's own */
+    uint8_t narrow;               /* the address register has 32 bits */
+    uint8_t count;                /* elements of a vector access */
+    uint8_t mode;                 /* step's own */
     uint8_t from_bytes, to_bytes; /* of a conversion: sizes of its registers */
 };
 
@@ -39,11 +39,30 @@ struct constant {
 
 /* Special registers, filled by the executor: per warp, per launch, or per block. */
 enum special {
-    SPECIAL_TID_X, SPECIAL_TID_Y, SPECIAL_TID_Z, SPECIAL_LANEID, SPECIAL_WARPID,
-    SPECIAL_LANEMASK_EQ, SPECIAL_LANEMASK_LT, SPECIAL_LANEMASK_LE, SPECIAL_LANEMASK_GT, SPECIAL_LANEMASK_GE,
-    SPECIAL_NTID_X, SPECIAL_NTID_Y, SPECIAL_NTID_Z, SPECIAL_NCTAID_X, SPECIAL_NCTAID_Y, SPECIAL_NCTAID_Z,
-    SPECIAL_NWARPID, SPECIAL_SMID, SPECIAL_NSMID, SPECIAL_DYNAMIC_SMEM_SIZE, SPECIAL_TOTAL_SMEM_SIZE,
-    SPECIAL_CTAID_X, SPECIAL_CTAID_Y, SPECIAL_CTAID_Z,
+    SPECIAL_TID_X,
+    SPECIAL_TID_Y,
+    SPECIAL_TID_Z,
+    SPECIAL_LANEID,
+    SPECIAL_WARPID,
+    SPECIAL_LANEMASK_EQ,
+    SPECIAL_LANEMASK_LT,
+    SPECIAL_LANEMASK_LE,
+    SPECIAL_LANEMASK_GT,
+    SPECIAL_LANEMASK_GE,
+    SPECIAL_NTID_X,
+    SPECIAL_NTID_Y,
+    SPECIAL_NTID_Z,
+    SPECIAL_NCTAID_X,
+    SPECIAL_NCTAID_Y,
+    SPECIAL_NCTAID_Z,
+    SPECIAL_NWARPID,
+    SPECIAL_SMID,
+    SPECIAL_NSMID,
+    SPECIAL_DYNAMIC_SMEM_SIZE,
+    SPECIAL_TOTAL_SMEM_SIZE,
+    SPECIAL_CTAID_X,
+    SPECIAL_CTAID_Y,
+    SPECIAL_CTAID_Z,
     SPECIAL_COUNT,
     SPECIAL_PER_LAUNCH = SPECIAL_NTID_X,
     SPECIAL_PER_BLOCK = SPECIAL_CTAID_X,
@@ -120,7 +139,10 @@ struct run {
 #define EACH(mask, ...) \
     do { \
         if ((mask) == ALL_LANES) { \
-            _Pragma("GCC ivdep") for (uint32_t l = 0; l < LANES; l++) { __VA_ARGS__; } \
+            _Pragma("GCC ivdep") for (uint32_t l = 0; l < LANES; l++) \
+            { \
+                __VA_ARGS__; \
+            } \
         } else { \
             for (uint32_t left_ = (mask); left_; left_ &= left_ - 1) { \
                 uint32_t l = (uint32_t)__builtin_ctz(left_); \
@@ -129,7 +151,8 @@ struct run {
         } \
     } while (0)
 
-static inline void set_predicate(struct warp *w, uint32_t at, uint32_t mask, uint32_t value) {
+static inline void set_predicate(struct warp *w, uint32_t at, uint32_t mask, uint32_t value)
+{
     PRED(at) = (PRED(at) & ~mask) | (value & mask);
 }
 
@@ -153,8 +176,21 @@ extern const struct op_table OPS_INTEGER, OPS_BITS, OPS_FLOAT, OPS_COMPARE, OPS_
 const struct op_row *op_named(const char *name);
 
 /* Steps that the lowering picks by more than a name. */
-enum type { TYPE_NONE, TYPE_U8, TYPE_S8, TYPE_U16, TYPE_S16, TYPE_U32, TYPE_S32, TYPE_U64, TYPE_S64, TYPE_F16, TYPE_F32,
-            TYPE_F64, TYPE_PRED };
+enum type {
+    TYPE_NONE,
+    TYPE_U8,
+    TYPE_S8,
+    TYPE_U16,
+    TYPE_S16,
+    TYPE_U32,
+    TYPE_S32,
+    TYPE_U64,
+    TYPE_S64,
+    TYPE_F16,
+    TYPE_F32,
+    TYPE_F64,
+    TYPE_PRED
+};
 enum rounding { ROUND_NONE, ROUND_RN, ROUND_RZ, ROUND_RM, ROUND_RP, ROUND_RNI, ROUND_RZI, ROUND_RMI, ROUND_RPI };
 enum { CONVERT_SATURATE = 1, CONVERT_FLUSH = 2 };
 step *convert_step(enum type to, enum type from, enum rounding rounding, int flags, unsigned to_bytes,

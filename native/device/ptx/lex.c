@@ -6,7 +6,8 @@
 
 #include "device/ptx/build.h"
 
-static void refuse_at(struct build *b, CUresult result, const char *format, va_list values) {
+static void refuse_at(struct build *b, CUresult result, const char *format, va_list values)
+{
     char words[400];
     vsnprintf(words, sizeof words, format, values);
     uint32_t line = b->tokens && b->at ? b->tokens[b->at - 1].line : 0;
@@ -14,7 +15,8 @@ static void refuse_at(struct build *b, CUresult result, const char *format, va_l
     b->result = result;
 }
 
-void refuse(struct build *b, const char *format, ...) {
+void refuse(struct build *b, const char *format, ...)
+{
     va_list values;
     va_start(values, format);
     refuse_at(b, CUDA_ERROR_INVALID_PTX, format, values);
@@ -22,7 +24,8 @@ void refuse(struct build *b, const char *format, ...) {
     longjmp(b->failed, 1);
 }
 
-void refuse_with(struct build *b, CUresult result, const char *format, ...) {
+void refuse_with(struct build *b, CUresult result, const char *format, ...)
+{
     va_list values;
     va_start(values, format);
     refuse_at(b, result, format, values);
@@ -30,18 +33,21 @@ void refuse_with(struct build *b, CUresult result, const char *format, ...) {
     longjmp(b->failed, 1);
 }
 
-void *take(struct build *b, size_t bytes) {
+void *take(struct build *b, size_t bytes)
+{
     void *memory = pool_take(b->pool, bytes ? bytes : 1);
     if (!memory)
         refuse_with(b, CUDA_ERROR_OUT_OF_MEMORY, "the module is too large");
     return memory;
 }
 
-static bool in_word(char c) {
+static bool in_word(char c)
+{
     return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%' || c == '.';
 }
 
-static const char *skip_blank(const char *at, uint32_t *line) {
+static const char *skip_blank(const char *at, uint32_t *line)
+{
     for (;;) {
         if (*at == '\n') {
             (*line)++;
@@ -62,7 +68,8 @@ static const char *skip_blank(const char *at, uint32_t *line) {
     }
 }
 
-static const char *token_end(const char *at, enum token_kind *kind) {
+static const char *token_end(const char *at, enum token_kind *kind)
+{
     const char *end = at;
     if (*at == '"') {
         *kind = TOKEN_STRING;
@@ -81,7 +88,8 @@ static const char *token_end(const char *at, enum token_kind *kind) {
     return end;
 }
 
-void lex(struct build *b, const char *text) {
+void lex(struct build *b, const char *text)
+{
     uint32_t room = 0, line = 1;
     struct token *tokens = NULL;
     for (const char *at = text;;) {
@@ -106,11 +114,13 @@ void lex(struct build *b, const char *text) {
     b->tokens = tokens; /* ends with a TOKEN_END, which pool memory is by itself */
 }
 
-const struct token *peek(const struct build *b) {
+const struct token *peek(const struct build *b)
+{
     return &b->tokens[b->at];
 }
 
-const struct token *next(struct build *b) {
+const struct token *next(struct build *b)
+{
     const struct token *token = &b->tokens[b->at];
     if (token->kind == TOKEN_END)
         refuse(b, "the text ends too early");
@@ -118,36 +128,42 @@ const struct token *next(struct build *b) {
     return token;
 }
 
-bool token_is(const struct token *token, const char *text) {
+bool token_is(const struct token *token, const char *text)
+{
     return token->length == strlen(text) && memcmp(token->at, text, token->length) == 0;
 }
 
-bool accept(struct build *b, const char *text) {
+bool accept(struct build *b, const char *text)
+{
     bool is = token_is(peek(b), text);
     b->at += is;
     return is;
 }
 
-char *token_text(struct build *b, const struct token *token) {
+char *token_text(struct build *b, const struct token *token)
+{
     char *text = take(b, token->length + 1);
     memcpy(text, token->at, token->length);
     return text;
 }
 
-void expect(struct build *b, const char *text) {
+void expect(struct build *b, const char *text)
+{
     const struct token *token = next(b);
     if (!token_is(token, text))
         refuse(b, "expected '%s', found '%.*s'", text, shown(token), token->at);
 }
 
-const struct token *expect_word(struct build *b) {
+const struct token *expect_word(struct build *b)
+{
     const struct token *token = next(b);
     if (token->kind != TOKEN_WORD)
         refuse(b, "expected a name, found '%.*s'", shown(token), token->at);
     return token;
 }
 
-uint64_t expect_count(struct build *b) {
+uint64_t expect_count(struct build *b)
+{
     const struct token *token = next(b);
     uint64_t value;
     if (!number_integer(token, &value) || value > UINT32_MAX)

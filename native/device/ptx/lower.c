@@ -11,11 +11,13 @@ static const struct op_row *table[TABLE_ROOM];
 static size_t table_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static int by_name(const void *x, const void *y) {
+static int by_name(const void *x, const void *y)
+{
     return strcmp((*(const struct op_row *const *)x)->name, (*(const struct op_row *const *)y)->name);
 }
 
-static void sort_table(void) {
+static void sort_table(void)
+{
     const struct op_table *const all[] = {&OPS_INTEGER, &OPS_BITS, &OPS_FLOAT, &OPS_COMPARE, &OPS_WARP};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t j = 0; j < all[i]->count && table_count < TABLE_ROOM; j++)
@@ -23,7 +25,8 @@ static void sort_table(void) {
     qsort(table, table_count, sizeof *table, by_name);
 }
 
-const struct op_row *op_named(const char *name) {
+const struct op_row *op_named(const char *name)
+{
     struct op_row wanted = {.name = name};
     const struct op_row *key = &wanted;
     pthread_once(&once, sort_table);
@@ -31,7 +34,8 @@ const struct op_row *op_named(const char *name) {
     return found ? *found : NULL;
 }
 
-static struct words split(struct build *b, const struct token *mnemonic, struct words *words) {
+static struct words split(struct build *b, const struct token *mnemonic, struct words *words)
+{
     if (mnemonic->length >= sizeof words->text)
         refuse(b, "the instruction '%.80s' is not known to this device", mnemonic->at);
     memcpy(words->text, mnemonic->at, mnemonic->length);
@@ -45,7 +49,8 @@ static struct words split(struct build *b, const struct token *mnemonic, struct 
     return *words;
 }
 
-bool words_take(struct words *words, const char *part) {
+bool words_take(struct words *words, const char *part)
+{
     for (unsigned i = 1; i < words->count; i++)
         if (strcmp(words->part[i], part) == 0) {
             memmove(&words->part[i], &words->part[i + 1], (words->count - i - 1) * sizeof *words->part);
@@ -55,14 +60,16 @@ bool words_take(struct words *words, const char *part) {
     return false;
 }
 
-static void join(const struct words *words, char *name, size_t room) {
+static void join(const struct words *words, char *name, size_t room)
+{
     size_t used = 0;
     name[0] = '\0';
     for (unsigned i = 0; i < words->count && used < room; i++)
         used += (size_t)snprintf(name + used, room - used, "%s%s", i ? "." : "", words->part[i]);
 }
 
-static void lower_row(struct build *b, const struct op_row *row) {
+static void lower_row(struct build *b, const struct op_row *row)
+{
     struct insn made = {.run = row->run, .mode = row->mode};
     uint32_t *const fields[] = {&made.d, &made.a, &made.b, &made.c, &made.e};
     unsigned field = 0;
@@ -87,7 +94,8 @@ static void lower_row(struct build *b, const struct op_row *row) {
 }
 
 /* setp.lt{.and}.s32 p|q, a, b{, c}: p = (a < b) and c; q = not (a < b) and c */
-static bool lower_setp(struct build *b, struct words *words) {
+static bool lower_setp(struct build *b, struct words *words)
+{
     static const char *const COMBINE[] = {"and", "or", "xor"};
     const char *combine = NULL;
     char name[128], joined[16];
@@ -134,7 +142,8 @@ static bool lower_setp(struct build *b, struct words *words) {
 }
 
 /* set.lt.u32.f32 d, a, b: all ones or zero; 1.0 or 0.0 for f32 */
-static bool lower_set(struct build *b, struct words *words) {
+static bool lower_set(struct build *b, struct words *words)
+{
     char name[128];
     if (words->count < 4)
         return false;
@@ -164,7 +173,8 @@ static bool lower_set(struct build *b, struct words *words) {
 }
 
 /* mov.b64 {%r1, %r2}, %rd1 and mov.b64 %rd1, {%r1, %r2} */
-static void lower_parts(struct build *b, unsigned whole, bool into_parts) {
+static void lower_parts(struct build *b, unsigned whole, bool into_parts)
+{
     uint32_t parts[4], bytes = 0, count = 0, wide = 0, wide_bytes = whole;
     if (!into_parts) {
         wide = operand_register(b, &wide_bytes);
@@ -209,15 +219,16 @@ static void lower_parts(struct build *b, unsigned whole, bool into_parts) {
     }
 }
 
-static bool lower_mov(struct build *b, struct words *words) {
+static bool lower_mov(struct build *b, struct words *words)
+{
     char name[32];
     if (words->count != 2)
         return false;
     const char *type = words->part[1];
     bool wide = strcmp(type, "b64") == 0;
     if (wide || strcmp(type, "b32") == 0) {
-        bool second = token_is(&b->tokens[b->at + 1], ",") && b->at + 2 < b->token_count &&
-                      token_is(&b->tokens[b->at + 2], "{");
+        bool second =
+            token_is(&b->tokens[b->at + 1], ",") && b->at + 2 < b->token_count && token_is(&b->tokens[b->at + 2], "{");
         if (token_is(peek(b), "{") || second) {
             lower_parts(b, wide ? 8 : 4, !second);
             return true;
@@ -232,7 +243,8 @@ static bool lower_mov(struct build *b, struct words *words) {
     return true;
 }
 
-static bool lower_by_table(struct build *b, struct words *words) {
+static bool lower_by_table(struct build *b, struct words *words)
+{
     char name[128];
     join(words, name, sizeof name);
     const struct op_row *row = op_named(name);
@@ -248,7 +260,8 @@ static bool lower_by_table(struct build *b, struct words *words) {
     return true;
 }
 
-static bool lower_known(struct build *b, struct words *words) {
+static bool lower_known(struct build *b, struct words *words)
+{
     const char *base = words->part[0];
     if (strcmp(base, "setp") == 0)
         return lower_setp(b, words);
@@ -260,7 +273,8 @@ static bool lower_known(struct build *b, struct words *words) {
            lower_by_table(b, words);
 }
 
-void lower(struct build *b, const struct token *mnemonic) {
+void lower(struct build *b, const struct token *mnemonic)
+{
     struct words words;
     split(b, mnemonic, &words);
     if (!lower_known(b, &words))

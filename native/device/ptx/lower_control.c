@@ -3,12 +3,14 @@
 
 #include "device/ptx/build.h"
 
-static void branch_to(struct build *b, struct label *label) {
+static void branch_to(struct build *b, struct label *label)
+{
     emit(b, step_branch);
     label_wanted(b, label, b->insn_count - 1);
 }
 
-static bool lower_indexed(struct build *b, struct words *words) {
+static bool lower_indexed(struct build *b, struct words *words)
+{
     words_take(words, "uni");
     if (!words_take(words, "idx") || words->count != 1)
         return false;
@@ -26,7 +28,8 @@ static bool lower_indexed(struct build *b, struct words *words) {
 }
 
 /* Gives each formal name of the function the storage of what the caller passed. */
-static void bind(struct build *b, const struct formal *formals, uint32_t count, struct symbol *const *actual) {
+static void bind(struct build *b, const struct formal *formals, uint32_t count, struct symbol *const *actual)
+{
     for (uint32_t i = 0; i < count; i++) {
         struct token name = {.at = formals[i].name, .length = formals[i].length, .kind = TOKEN_WORD};
         if (actual[i]->kind != SYMBOL_LOCAL || actual[i]->size < formals[i].bytes)
@@ -37,7 +40,8 @@ static void bind(struct build *b, const struct formal *formals, uint32_t count, 
     }
 }
 
-static uint32_t actuals(struct build *b, struct symbol **list, uint32_t room) {
+static uint32_t actuals(struct build *b, struct symbol **list, uint32_t room)
+{
     uint32_t count = 0;
     if (accept(b, ")"))
         return 0;
@@ -52,7 +56,8 @@ static uint32_t actuals(struct build *b, struct symbol **list, uint32_t room) {
     return count;
 }
 
-static const struct function *function_named(struct build *b, const struct token *name) {
+static const struct function *function_named(struct build *b, const struct token *name)
+{
     for (const struct function *f = b->functions; f; f = f->next)
         if (!f->is_kernel && f->body && f->length == name->length && memcmp(f->name, name->at, f->length) == 0)
             return f;
@@ -60,7 +65,8 @@ static const struct function *function_named(struct build *b, const struct token
 }
 
 /* call.uni (result), name, (arguments): the function's text is written here; its parameters are the caller's storage */
-static void lower_call(struct build *b) {
+static void lower_call(struct build *b)
+{
     enum { ROOM = 64 };
     struct symbol *results[ROOM], *arguments[ROOM];
     uint32_t result_count = 0, argument_count = 0;
@@ -96,7 +102,8 @@ static void lower_call(struct build *b) {
 }
 
 /* bar.sync a{, b}; bar.arrive a, b; bar.red.popc.u32 d, a{, b}, {!}c; and the same under the name `barrier` */
-static bool lower_barrier(struct build *b, struct words *words) {
+static bool lower_barrier(struct build *b, struct words *words)
+{
     struct insn made = {.mode = BARRIER_SYNC};
     words_take(words, "cta");
     words_take(words, "aligned");
@@ -139,7 +146,8 @@ static bool lower_barrier(struct build *b, struct words *words) {
     return true;
 }
 
-bool lower_control(struct build *b, struct words *words) {
+bool lower_control(struct build *b, struct words *words)
+{
     const char *base = words->part[0];
     if (strcmp(base, "bar") == 0 || strcmp(base, "barrier") == 0)
         return lower_barrier(b, words);
@@ -168,7 +176,8 @@ bool lower_control(struct build *b, struct words *words) {
 }
 
 /* shfl.sync.down.b32 d|p, a, b, c, members */
-static bool lower_shuffle(struct build *b, struct words *words) {
+static bool lower_shuffle(struct build *b, struct words *words)
+{
     static const char *const KINDS[] = {"up", "down", "bfly", "idx"};
     int kind = -1;
     if (!words_take(words, "sync") || !words_take(words, "b32"))
@@ -196,7 +205,8 @@ static bool lower_shuffle(struct build *b, struct words *words) {
 }
 
 /* vote.sync.ballot.b32 d, {!}a, members */
-static bool lower_vote(struct build *b, struct words *words) {
+static bool lower_vote(struct build *b, struct words *words)
+{
     static const char *const KINDS[] = {"all", "any", "uni", "ballot"};
     int kind = -1;
     if (!words_take(words, "sync"))
@@ -218,7 +228,8 @@ static bool lower_vote(struct build *b, struct words *words) {
 }
 
 /* match.all.sync.b32 d|p, a, members and match.any.sync.b64 d, a, members */
-static bool lower_match(struct build *b, struct words *words) {
+static bool lower_match(struct build *b, struct words *words)
+{
     bool all = words_take(words, "all");
     if ((!all && !words_take(words, "any")) || !words_take(words, "sync"))
         return false;
@@ -239,7 +250,8 @@ static bool lower_match(struct build *b, struct words *words) {
     return true;
 }
 
-bool lower_warp(struct build *b, struct words *words) {
+bool lower_warp(struct build *b, struct words *words)
+{
     const char *base = words->part[0];
     if (strcmp(base, "shfl") == 0)
         return lower_shuffle(b, words);

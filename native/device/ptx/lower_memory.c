@@ -3,16 +3,19 @@
 
 #include "device/ptx/build.h"
 
-static void take_all(struct words *words, const char *const *parts, size_t count) {
+static void take_all(struct words *words, const char *const *parts, size_t count)
+{
     for (size_t i = 0; i < count; i++)
         while (words_take(words, parts[i]))
             continue;
 }
 
 /* Hints for caches, and orders of memory that hold here anyway: lanes run in order, blocks one after another. */
-static void take_hints(struct words *words) {
-    static const char *const HINTS[] = {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "cta",
-                                        "cluster", "gpu", "sys", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"};
+static void take_hints(struct words *words)
+{
+    static const char *const HINTS[] = {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel",
+                                        "cta",  "cluster",  "gpu",     "sys",     "ca",      "cg",
+                                        "cs",   "lu",       "cv",      "wb",      "wt",      "nc"};
     take_all(words, HINTS, sizeof HINTS / sizeof *HINTS);
     for (unsigned i = 1; i < words->count; i++)
         if (strncmp(words->part[i], "L1::", 4) == 0 || strncmp(words->part[i], "L2::", 4) == 0) {
@@ -22,7 +25,8 @@ static void take_hints(struct words *words) {
         }
 }
 
-static enum space take_space(struct build *b, struct words *words) {
+static enum space take_space(struct build *b, struct words *words)
+{
     bool in_kernel = b->depth == 1;
     if (words_take(words, "global") || words_take(words, "const"))
         return SPACE_GLOBAL;
@@ -37,7 +41,8 @@ static enum space take_space(struct build *b, struct words *words) {
     return SPACE_GENERIC;
 }
 
-static void set_address(struct build *b, struct insn *in, struct address address, enum space space) {
+static void set_address(struct build *b, struct insn *in, struct address address, enum space space)
+{
     /* [name] may lie elsewhere than .param says: in the function's own parameters, or in the kernel's. */
     bool named_param = space == SPACE_PARAM || space == SPACE_LOCAL;
     in->a = address.base;
@@ -50,7 +55,8 @@ static void set_address(struct build *b, struct insn *in, struct address address
 }
 
 /* One register or {a, b}: `count` of them, all of the same size. */
-static uint32_t vector(struct build *b, unsigned count, uint32_t slots[4], bool is_store, unsigned bytes) {
+static uint32_t vector(struct build *b, unsigned count, uint32_t slots[4], bool is_store, unsigned bytes)
+{
     uint32_t size = 0;
     if (count > 1)
         expect(b, "{");
@@ -74,7 +80,8 @@ static uint32_t vector(struct build *b, unsigned count, uint32_t slots[4], bool 
     return size ? size : bytes < 2 ? 2 : bytes;
 }
 
-static bool lower_access(struct build *b, struct words *words, bool is_store) {
+static bool lower_access(struct build *b, struct words *words, bool is_store)
+{
     take_hints(words);
     enum space space = take_space(b, words);
     unsigned count = words_take(words, "v2") ? 2 : words_take(words, "v4") ? 4 : 1;
@@ -115,7 +122,8 @@ static bool lower_access(struct build *b, struct words *words, bool is_store) {
 }
 
 /* atom.global.add.u32 d, [a], b{, c}; red has no d */
-static bool lower_atomic(struct build *b, struct words *words, bool wants_result) {
+static bool lower_atomic(struct build *b, struct words *words, bool wants_result)
+{
     take_hints(words);
     enum space space = take_space(b, words);
     if (words->count != 3 || space == SPACE_PARAM)
@@ -143,7 +151,8 @@ static bool lower_atomic(struct build *b, struct words *words, bool wants_result
     return true;
 }
 
-static bool take_window(struct words *words, uint64_t *window) {
+static bool take_window(struct words *words, uint64_t *window)
+{
     if (words_take(words, "global") || words_take(words, "const"))
         *window = WINDOW_GLOBAL;
     else if (words_take(words, "shared") || words_take(words, "shared::cta"))
@@ -158,7 +167,8 @@ static bool take_window(struct words *words, uint64_t *window) {
 }
 
 /* cvta{.to}.shared.u64 d, a */
-static bool lower_window(struct build *b, struct words *words) {
+static bool lower_window(struct build *b, struct words *words)
+{
     uint64_t window;
     bool to = words_take(words, "to");
     if (!take_window(words, &window) || words->count != 2 || strcmp(words->part[1], "u64") != 0)
@@ -172,7 +182,8 @@ static bool lower_window(struct build *b, struct words *words) {
     return true;
 }
 
-static bool lower_is_space(struct build *b, struct words *words) {
+static bool lower_is_space(struct build *b, struct words *words)
+{
     uint64_t window;
     if (!take_window(words, &window) || words->count != 1)
         return false;
@@ -185,13 +196,15 @@ static bool lower_is_space(struct build *b, struct words *words) {
     return true;
 }
 
-static bool lower_fence(struct words *words) {
+static bool lower_fence(struct words *words)
+{
     static const char *const PARTS[] = {"cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release"};
     take_all(words, PARTS, sizeof PARTS / sizeof *PARTS);
     return words->count == 1; /* memory is in order already */
 }
 
-static bool lower_prefetch(struct build *b, struct words *words) {
+static bool lower_prefetch(struct build *b, struct words *words)
+{
     static const char *const PARTS[] = {"global", "local", "L1", "L2"};
     take_all(words, PARTS, sizeof PARTS / sizeof *PARTS);
     if (words->count == 1)
@@ -199,7 +212,8 @@ static bool lower_prefetch(struct build *b, struct words *words) {
     return words->count == 1;
 }
 
-bool lower_memory(struct build *b, struct words *words) {
+bool lower_memory(struct build *b, struct words *words)
+{
     const char *base = words->part[0];
     if (strcmp(base, "ld") == 0 || strcmp(base, "ldu") == 0)
         return lower_access(b, words, false);
@@ -226,7 +240,8 @@ struct rounding_word {
 };
 
 /* cvt{.rnd}{.ftz}{.sat}.to.from d, a: the registers may be wider than the types */
-bool lower_convert(struct build *b, struct words *words) {
+bool lower_convert(struct build *b, struct words *words)
+{
     static const struct rounding_word ROUNDINGS[] = {{"rn", ROUND_RN},   {"rz", ROUND_RZ},   {"rm", ROUND_RM},
                                                      {"rp", ROUND_RP},   {"rni", ROUND_RNI}, {"rzi", ROUND_RZI},
                                                      {"rmi", ROUND_RMI}, {"rpi", ROUND_RPI}};

@@ -16,7 +16,8 @@ struct ptx_module {
 
 enum { POOL_CAP = 512 << 20 };
 
-static void skip_braces(struct build *b) {
+static void skip_braces(struct build *b)
+{
     for (unsigned depth = 1; depth;) {
         const struct token *token = next(b);
         depth += token_is(token, "{");
@@ -24,14 +25,16 @@ static void skip_braces(struct build *b) {
     }
 }
 
-static void skip_line(struct build *b) {
+static void skip_line(struct build *b)
+{
     uint32_t line = b->tokens[b->at - 1].line;
     while (peek(b)->kind != TOKEN_END && peek(b)->line == line)
         b->at++;
 }
 
 /* .maxntid 256, 1, 1 and the like, between the parameters and the body */
-static void function_directives(struct build *b, struct function *function) {
+static void function_directives(struct build *b, struct function *function)
+{
     for (;;) {
         if (accept(b, ".maxntid") || accept(b, ".reqntid")) {
             uint64_t threads = expect_count(b);
@@ -47,7 +50,8 @@ static void function_directives(struct build *b, struct function *function) {
     }
 }
 
-static void read_function(struct build *b, bool is_kernel) {
+static void read_function(struct build *b, bool is_kernel)
+{
     struct function *function = take(b, sizeof *function);
     function->is_kernel = is_kernel;
     function->threads_max = 1024;
@@ -68,7 +72,8 @@ static void read_function(struct build *b, bool is_kernel) {
     b->functions = function;
 }
 
-static void read_version(struct build *b, struct ptx_module *module) {
+static void read_version(struct build *b, struct ptx_module *module)
+{
     const struct token *token = next(b);
     unsigned major = 0, minor = 0;
     char *rest;
@@ -80,7 +85,8 @@ static void read_version(struct build *b, struct ptx_module *module) {
     module->version = major * 10 + (minor < 10 ? minor : 9);
 }
 
-static void read_target(struct build *b) {
+static void read_target(struct build *b)
+{
     do {
         const struct token *token = expect_word(b);
         if (token->length > 3 && memcmp(token->at, "sm_", 3) == 0) {
@@ -92,7 +98,8 @@ static void read_target(struct build *b) {
     } while (accept(b, ","));
 }
 
-static void read_declaration(struct build *b, const struct token *token) {
+static void read_declaration(struct build *b, const struct token *token)
+{
     bool is_extern = false;
     while (token_is(token, ".visible") || token_is(token, ".extern") || token_is(token, ".weak") ||
            token_is(token, ".common")) {
@@ -107,7 +114,8 @@ static void read_declaration(struct build *b, const struct token *token) {
         refuse(b, "the directive '%.*s' is not known to this device", shown(token), token->at);
 }
 
-static void read_module(struct build *b, struct ptx_module *module) {
+static void read_module(struct build *b, struct ptx_module *module)
+{
     while (peek(b)->kind != TOKEN_END) {
         const struct token *token = next(b);
         if (token_is(token, ".version")) {
@@ -134,7 +142,8 @@ static void read_module(struct build *b, struct ptx_module *module) {
     b->module_symbols = b->symbols;
 }
 
-static void reset_for_kernel(struct build *b, const struct function *function) {
+static void reset_for_kernel(struct build *b, const struct function *function)
+{
     b->kernel = function;
     b->symbols = b->module_symbols;
     b->insns = NULL;
@@ -149,7 +158,8 @@ static void reset_for_kernel(struct build *b, const struct function *function) {
     b->depth = b->guard = 0;
 }
 
-static void place_parameters(struct build *b, const struct function *function, struct ptx_kernel *kernel) {
+static void place_parameters(struct build *b, const struct function *function, struct ptx_kernel *kernel)
+{
     struct ptx_parameter *parameters = take(b, function->formal_count * sizeof *parameters);
     uint64_t used = 0;
     for (uint32_t i = 0; i < function->formal_count; i++) {
@@ -165,7 +175,8 @@ static void place_parameters(struct build *b, const struct function *function, s
     kernel->parameter_bytes = (uint32_t)used;
 }
 
-static const struct constant *settled_constants(struct build *b) {
+static const struct constant *settled_constants(struct build *b)
+{
     struct constant *constants = take(b, b->constant_count * sizeof *constants);
     uint32_t count = 0;
     for (int i = 0; i < CONSTANT_BUCKETS; i++)
@@ -178,7 +189,8 @@ static const struct constant *settled_constants(struct build *b) {
     return constants;
 }
 
-static void build_kernel(struct build *b, const struct function *function, struct ptx_kernel *kernel) {
+static void build_kernel(struct build *b, const struct function *function, struct ptx_kernel *kernel)
+{
     reset_for_kernel(b, function);
     place_parameters(b, function, kernel);
     body_write(b, function);
@@ -203,7 +215,8 @@ static void build_kernel(struct build *b, const struct function *function, struc
     kernel->code = code;
 }
 
-static void build_kernels(struct build *b, struct ptx_module *module) {
+static void build_kernels(struct build *b, struct ptx_module *module)
+{
     size_t count = 0;
     for (const struct function *f = b->functions; f; f = f->next)
         count += f->is_kernel;
@@ -214,7 +227,8 @@ static void build_kernels(struct build *b, struct ptx_module *module) {
 }
 
 /* Also of a module that failed half way, so that its memory can be given back. */
-static void list_variables(struct build *b, struct ptx_module *module) {
+static void list_variables(struct build *b, struct ptx_module *module)
+{
     size_t count = 0;
     const struct symbol *first = b->module_symbols ? b->module_symbols : b->symbols;
     for (const struct symbol *symbol = first; symbol; symbol = symbol->next)
@@ -230,7 +244,8 @@ static void list_variables(struct build *b, struct ptx_module *module) {
         }
 }
 
-CUresult ptx_load(const char *text, const struct ptx_memory *memory, struct ptx_module **out, struct ptx_log *log) {
+CUresult ptx_load(const char *text, const struct ptx_memory *memory, struct ptx_module **out, struct ptx_log *log)
+{
     struct ptx_module *module = calloc(1, sizeof *module);
     struct build *b = calloc(1, sizeof *b);
     if (module)
@@ -263,7 +278,8 @@ CUresult ptx_load(const char *text, const struct ptx_memory *memory, struct ptx_
     return CUDA_SUCCESS;
 }
 
-void ptx_unload(struct ptx_module *module) {
+void ptx_unload(struct ptx_module *module)
+{
     for (size_t i = 0; i < module->variable_count; i++)
         module->memory.give_back(module->memory.who, module->variables[i].address);
     free(module->variables);
@@ -271,26 +287,30 @@ void ptx_unload(struct ptx_module *module) {
     free(module);
 }
 
-size_t ptx_kernels(const struct ptx_module *module, const struct ptx_kernel **kernels) {
+size_t ptx_kernels(const struct ptx_module *module, const struct ptx_kernel **kernels)
+{
     if (kernels)
         *kernels = module->kernels;
     return module->kernel_count;
 }
 
-const struct ptx_variable *ptx_variable_named(const struct ptx_module *module, const char *name) {
+const struct ptx_variable *ptx_variable_named(const struct ptx_module *module, const char *name)
+{
     for (size_t i = 0; i < module->variable_count; i++)
         if (strcmp(module->variables[i].name, name) == 0)
             return &module->variables[i];
     return NULL;
 }
 
-bool ptx_owns_address(const struct ptx_module *module, uint64_t address) {
+bool ptx_owns_address(const struct ptx_module *module, uint64_t address)
+{
     for (size_t i = 0; i < module->variable_count; i++)
         if (module->variables[i].address == address)
             return true;
     return false;
 }
 
-uint32_t ptx_version(const struct ptx_module *module) {
+uint32_t ptx_version(const struct ptx_module *module)
+{
     return module->version;
 }

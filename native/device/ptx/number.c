@@ -6,7 +6,8 @@
 
 enum { NUMBER_BYTES = 64 };
 
-static bool copy_text(const struct token *token, char *text) {
+static bool copy_text(const struct token *token, char *text)
+{
     if (token->kind != TOKEN_NUMBER || token->length >= NUMBER_BYTES)
         return false;
     memcpy(text, token->at, token->length);
@@ -14,7 +15,8 @@ static bool copy_text(const struct token *token, char *text) {
     return true;
 }
 
-bool number_integer(const struct token *token, uint64_t *value) {
+bool number_integer(const struct token *token, uint64_t *value)
+{
     char text[NUMBER_BYTES], *rest;
     if (!copy_text(token, text))
         return false;
@@ -29,7 +31,8 @@ bool number_integer(const struct token *token, uint64_t *value) {
 }
 
 /* 0f3F800000 is a float, 0d3FF0000000000000 a double; either may stand for the other, by value. */
-bool number_float(const struct token *token, bool is_double, uint64_t *bits) {
+bool number_float(const struct token *token, bool is_double, uint64_t *bits)
+{
     char text[NUMBER_BYTES], *rest;
     if (!copy_text(token, text))
         return false;

@@ -4,7 +4,8 @@
 
 #include "device/ptx/build.h"
 
-struct symbol *symbol_add(struct build *b, const struct token *name, enum symbol_kind kind) {
+struct symbol *symbol_add(struct build *b, const struct token *name, enum symbol_kind kind)
+{
     struct symbol *symbol = take(b, sizeof *symbol);
     symbol->name = name->at;
     symbol->length = name->length;
@@ -15,7 +16,8 @@ struct symbol *symbol_add(struct build *b, const struct token *name, enum symbol
 }
 
 /* `%r12` is the twelfth of `%r<20>`. */
-static bool numbered(const struct symbol *symbol, const struct token *name, uint32_t *index) {
+static bool numbered(const struct symbol *symbol, const struct token *name, uint32_t *index)
+{
     if (!symbol->count || name->length <= symbol->length || name->length > symbol->length + 7 ||
         memcmp(symbol->name, name->at, symbol->length) != 0)
         return false;
@@ -28,7 +30,8 @@ static bool numbered(const struct symbol *symbol, const struct token *name, uint
     return *index < symbol->count;
 }
 
-uint64_t place(struct build *b, uint64_t *used, uint64_t bytes, uint64_t align, uint64_t limit, const char *what) {
+uint64_t place(struct build *b, uint64_t *used, uint64_t bytes, uint64_t align, uint64_t limit, const char *what)
+{
     uint64_t at = (*used + align - 1) / align * align;
     if (bytes > limit || at > limit - bytes)
         refuse(b, "more than %llu bytes of %s memory", (unsigned long long)limit, what);
@@ -37,7 +40,8 @@ uint64_t place(struct build *b, uint64_t *used, uint64_t bytes, uint64_t align, 
 }
 
 /* Shared memory is placed in a kernel when it is first named there. */
-static struct symbol *placed(struct build *b, struct symbol *symbol) {
+static struct symbol *placed(struct build *b, struct symbol *symbol)
+{
     if (symbol->kind != SYMBOL_SHARED || !b->kernel || symbol->placed_for == b->kernel)
         return symbol;
     symbol->placed_for = b->kernel;
@@ -51,7 +55,8 @@ static struct symbol *placed(struct build *b, struct symbol *symbol) {
     return symbol;
 }
 
-static struct symbol *find(struct build *b, const struct token *name, uint32_t *index) {
+static struct symbol *find(struct build *b, const struct token *name, uint32_t *index)
+{
     *index = 0;
     for (struct symbol *symbol = b->symbols; symbol; symbol = symbol->next) {
         if (symbol->count) {
@@ -64,12 +69,14 @@ static struct symbol *find(struct build *b, const struct token *name, uint32_t *
     return NULL;
 }
 
-struct symbol *symbol_find(struct build *b, const struct token *name) {
+struct symbol *symbol_find(struct build *b, const struct token *name)
+{
     uint32_t index;
     return find(b, name, &index);
 }
 
-uint32_t slot_new(struct build *b, uint32_t bytes) {
+uint32_t slot_new(struct build *b, uint32_t bytes)
+{
     if (b->register_bytes > LIMIT_REGISTER_BYTES)
         refuse(b, "the kernel has too many registers");
     if (bytes == 0) { /* predicates: one word for the warp, sixteen to a line */
@@ -88,7 +95,8 @@ uint32_t slot_new(struct build *b, uint32_t bytes) {
     return slot;
 }
 
-uint32_t slot_constant(struct build *b, uint64_t value, uint32_t bytes) {
+uint32_t slot_constant(struct build *b, uint64_t value, uint32_t bytes)
+{
     uint32_t bucket = (uint32_t)((value ^ value >> 17 ^ bytes) % CONSTANT_BUCKETS);
     for (struct constant_node *node = b->constants[bucket]; node; node = node->next)
         if (node->constant.value == value && node->constant.bytes == bytes)
@@ -106,22 +114,35 @@ struct special_name {
     enum special special;
 };
 static const struct special_name SPECIALS[] = {
-    {"%tid.x", SPECIAL_TID_X},           {"%tid.y", SPECIAL_TID_Y},
-    {"%tid.z", SPECIAL_TID_Z},           {"%ntid.x", SPECIAL_NTID_X},
-    {"%ntid.y", SPECIAL_NTID_Y},         {"%ntid.z", SPECIAL_NTID_Z},
-    {"%ctaid.x", SPECIAL_CTAID_X},       {"%ctaid.y", SPECIAL_CTAID_Y},
-    {"%ctaid.z", SPECIAL_CTAID_Z},       {"%nctaid.x", SPECIAL_NCTAID_X},
-    {"%nctaid.y", SPECIAL_NCTAID_Y},     {"%nctaid.z", SPECIAL_NCTAID_Z},
-    {"%laneid", SPECIAL_LANEID},         {"%warpid", SPECIAL_WARPID},
-    {"%nwarpid", SPECIAL_NWARPID},       {"%smid", SPECIAL_SMID},
-    {"%nsmid", SPECIAL_NSMID},           {"%lanemask_eq", SPECIAL_LANEMASK_EQ},
-    {"%lanemask_lt", SPECIAL_LANEMASK_LT}, {"%lanemask_le", SPECIAL_LANEMASK_LE},
-    {"%lanemask_gt", SPECIAL_LANEMASK_GT}, {"%lanemask_ge", SPECIAL_LANEMASK_GE},
-    {"%dynamic_smem_size", SPECIAL_DYNAMIC_SMEM_SIZE}, {"%total_smem_size", SPECIAL_TOTAL_SMEM_SIZE},
+    {"%tid.x", SPECIAL_TID_X},
+    {"%tid.y", SPECIAL_TID_Y},
+    {"%tid.z", SPECIAL_TID_Z},
+    {"%ntid.x", SPECIAL_NTID_X},
+    {"%ntid.y", SPECIAL_NTID_Y},
+    {"%ntid.z", SPECIAL_NTID_Z},
+    {"%ctaid.x", SPECIAL_CTAID_X},
+    {"%ctaid.y", SPECIAL_CTAID_Y},
+    {"%ctaid.z", SPECIAL_CTAID_Z},
+    {"%nctaid.x", SPECIAL_NCTAID_X},
+    {"%nctaid.y", SPECIAL_NCTAID_Y},
+    {"%nctaid.z", SPECIAL_NCTAID_Z},
+    {"%laneid", SPECIAL_LANEID},
+    {"%warpid", SPECIAL_WARPID},
+    {"%nwarpid", SPECIAL_NWARPID},
+    {"%smid", SPECIAL_SMID},
+    {"%nsmid", SPECIAL_NSMID},
+    {"%lanemask_eq", SPECIAL_LANEMASK_EQ},
+    {"%lanemask_lt", SPECIAL_LANEMASK_LT},
+    {"%lanemask_le", SPECIAL_LANEMASK_LE},
+    {"%lanemask_gt", SPECIAL_LANEMASK_GT},
+    {"%lanemask_ge", SPECIAL_LANEMASK_GE},
+    {"%dynamic_smem_size", SPECIAL_DYNAMIC_SMEM_SIZE},
+    {"%total_smem_size", SPECIAL_TOTAL_SMEM_SIZE},
 };
 
 /* Clocks are read where they stand, into a register of their own. 0: not a clock. */
-static uint32_t clock_register(struct build *b, const struct token *name, uint32_t *bytes) {
+static uint32_t clock_register(struct build *b, const struct token *name, uint32_t *bytes)
+{
     bool narrow = token_is(name, "%clock");
     if (!narrow && !token_is(name, "%clock64") && !token_is(name, "%globaltimer"))
         return 0;
@@ -133,7 +154,8 @@ static uint32_t clock_register(struct build *b, const struct token *name, uint32
     return slot;
 }
 
-static uint32_t special_register(struct build *b, const struct token *name, uint32_t *bytes) {
+static uint32_t special_register(struct build *b, const struct token *name, uint32_t *bytes)
+{
     for (size_t i = 0; i < sizeof SPECIALS / sizeof *SPECIALS; i++)
         if (token_is(name, SPECIALS[i].name)) {
             uint32_t *slot = &b->specials[SPECIALS[i].special];
@@ -146,7 +168,8 @@ static uint32_t special_register(struct build *b, const struct token *name, uint
 }
 
 /* The register that a name means, or 0. */
-static uint32_t named_register(struct build *b, const struct token *name, uint32_t *bytes) {
+static uint32_t named_register(struct build *b, const struct token *name, uint32_t *bytes)
+{
     uint32_t index;
     struct symbol *symbol = find(b, name, &index);
     if (!symbol || symbol->kind != SYMBOL_REGISTER)
@@ -159,7 +182,8 @@ static uint32_t named_register(struct build *b, const struct token *name, uint32
     return symbol->slots[index];
 }
 
-uint32_t operand_register(struct build *b, uint32_t *bytes) {
+uint32_t operand_register(struct build *b, uint32_t *bytes)
+{
     const struct token *name = expect_word(b);
     uint32_t slot = named_register(b, name, bytes);
     if (!slot)
@@ -167,12 +191,14 @@ uint32_t operand_register(struct build *b, uint32_t *bytes) {
     return slot;
 }
 
-static uint32_t shape_bytes(char shape) {
+static uint32_t shape_bytes(char shape)
+{
     return shape == '1' ? 0 : shape == '2' ? 2 : shape == '4' || shape == 'f' ? 4 : 8;
 }
 
 /* The address or offset that a name stands for when it is used as a value. */
-static bool symbol_value(struct build *b, const struct token *name, uint64_t *value) {
+static bool symbol_value(struct build *b, const struct token *name, uint64_t *value)
+{
     struct symbol *symbol = symbol_find(b, name);
     if (!symbol || symbol->kind == SYMBOL_REGISTER)
         return false;
@@ -180,7 +206,8 @@ static bool symbol_value(struct build *b, const struct token *name, uint64_t *va
     return true;
 }
 
-static uint64_t literal(struct build *b, char shape) {
+static uint64_t literal(struct build *b, char shape)
+{
     bool negative = accept(b, "-");
     const struct token *token = next(b);
     uint64_t value;
@@ -203,7 +230,8 @@ static uint64_t literal(struct build *b, char shape) {
     refuse(b, "the operand '%.*s' is not known to this device", shown(token), token->at);
 }
 
-uint32_t operand(struct build *b, char shape) {
+uint32_t operand(struct build *b, char shape)
+{
     uint32_t bytes, wanted = shape_bytes(shape);
     if (shape == '1' && accept(b, "!")) {
         uint32_t from = operand(b, '1'), to = slot_new(b, 0);
@@ -225,7 +253,8 @@ uint32_t operand(struct build *b, char shape) {
     return slot_constant(b, shape == '1' ? (value ? ALL_LANES : 0) : value, wanted);
 }
 
-uint32_t operand_destination(struct build *b, char shape) {
+uint32_t operand_destination(struct build *b, char shape)
+{
     uint32_t bytes;
     if (accept(b, "_"))
         return 0;
@@ -236,17 +265,23 @@ uint32_t operand_destination(struct build *b, char shape) {
     return slot;
 }
 
-static enum space space_of_symbol(const struct symbol *symbol) {
+static enum space space_of_symbol(const struct symbol *symbol)
+{
     switch (symbol->kind) {
-    case SYMBOL_PARAMETER: return SPACE_PARAM;
-    case SYMBOL_LOCAL: return SPACE_LOCAL;
-    case SYMBOL_SHARED: return SPACE_SHARED;
-    default: return SPACE_GLOBAL;
+    case SYMBOL_PARAMETER:
+        return SPACE_PARAM;
+    case SYMBOL_LOCAL:
+        return SPACE_LOCAL;
+    case SYMBOL_SHARED:
+        return SPACE_SHARED;
+    default:
+        return SPACE_GLOBAL;
     }
 }
 
 /* [%rd1], [%rd1+8], [%rd1+-8], [name], [name+8], [name+%r1] has no meaning, [4096] */
-struct address operand_address(struct build *b) {
+struct address operand_address(struct build *b)
+{
     struct address address = {.space = SPACE_GENERIC};
     uint32_t bytes;
     expect(b, "[");

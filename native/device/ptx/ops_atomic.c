@@ -6,7 +6,8 @@
 
 /* old: what is there; x, y: the operands. The result register is written only if somebody wants it. */
 #define ATOMIC(name, T, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         const T *b = REG(T, in->b), *c = REG(T, in->c); \
         (void)c; \
         ACCESS(m, (unsigned)sizeof(T), true, { \
@@ -24,7 +25,7 @@
     ATOMIC(min_##suffix, T, old < x ? old : x) \
     ATOMIC(max_##suffix, T, old > x ? old : x)
 #define BITS(suffix, T) \
-    ATOMIC(and_##suffix, T, old & x) \
+    ATOMIC(and_##suffix, T, old &x) \
     ATOMIC(or_##suffix, T, old | x) \
     ATOMIC(xor_##suffix, T, old ^ x) \
     ATOMIC(exch_##suffix, T, x) \
@@ -60,7 +61,8 @@ static const struct atomic_row ROWS[] = {
 };
 
 /* NULL: there is no such operation on that type. */
-step *atomic_step(const char *operation, const char *type) {
+step *atomic_step(const char *operation, const char *type)
+{
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++)
         if (strcmp(ROWS[i].operation, operation) == 0 && strcmp(ROWS[i].type, type) == 0)
             return ROWS[i].run;

@@ -2,42 +2,46 @@
 #include "device/ptx/inner.h"
 
 #define ONE(name, D, A, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         D *d = REG(D, in->d); \
         const A *a = REG(A, in->a); \
         EACH(m, A x = a[l]; d[l] = (D)(__VA_ARGS__)); \
     }
 #define TWO(name, D, A, B, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         D *d = REG(D, in->d); \
         const A *a = REG(A, in->a); \
         const B *b = REG(B, in->b); \
         EACH(m, A x = a[l]; B y = b[l]; d[l] = (D)(__VA_ARGS__)); \
     }
 #define THREE(name, T, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a), *b = REG(T, in->b), *c = REG(T, in->c); \
         EACH(m, T x = a[l]; T y = b[l]; T z = c[l]; d[l] = (T)(__VA_ARGS__)); \
     }
 #define PREDICATES(name, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         uint32_t x = PRED(in->a), y = PRED(in->b); \
         (void)y; \
         set_predicate(w, in->d, m, __VA_ARGS__); \
     }
 #define LOGIC(bits, T) \
-    TWO(and##bits, T, T, T, x & y) \
-    TWO(or##bits, T, T, T, x | y) \
+    TWO(and##bits, T, T, T, x &y) \
+    TWO(or ##bits, T, T, T, x | y) \
     TWO(xor##bits, T, T, T, x ^ y) \
-    ONE(not##bits, T, T, ~x) \
+    ONE(not ##bits, T, T, ~x) \
     ONE(cnot##bits, T, T, x == 0) \
     ONE(mov##bits, T, T, x)
 
 LOGIC(16, uint16_t)
 LOGIC(32, uint32_t)
 LOGIC(64, uint64_t)
-PREDICATES(and1, x & y)
+PREDICATES(and1, x &y)
 PREDICATES(or1, x | y)
 PREDICATES(xor1, x ^ y)
 PREDICATES(not1, ~x)
@@ -54,7 +58,8 @@ TWO(shr_s16, int16_t, int16_t, uint32_t, x >> (y > 15 ? 15 : y))
 TWO(shr_s32, int32_t, int32_t, uint32_t, x >> (y > 31 ? 31 : y))
 TWO(shr_s64, int64_t, int64_t, uint32_t, x >> (y > 63 ? 63 : y))
 
-static uint64_t funnel(uint32_t low, uint32_t high) {
+static uint64_t funnel(uint32_t low, uint32_t high)
+{
     return (uint64_t)high << 32 | low;
 }
 THREE(shf_l_wrap, uint32_t, (funnel(x, y) << (z & 31)) >> 32)
@@ -75,7 +80,8 @@ ONE(bfind_shift_s32, uint32_t, int32_t, (x ^ (x >> 31)) ? __builtin_clz((uint32_
 ONE(bfind_shift_u64, uint32_t, uint64_t, x ? __builtin_clzll(x) : -1)
 ONE(bfind_shift_s64, uint32_t, int64_t, (x ^ (x >> 63)) ? __builtin_clzll((uint64_t)(x ^ (x >> 63))) : -1)
 
-static uint32_t reversed32(uint32_t x) {
+static uint32_t reversed32(uint32_t x)
+{
     x = (x & 0x55555555u) << 1 | ((x >> 1) & 0x55555555u);
     x = (x & 0x33333333u) << 2 | ((x >> 2) & 0x33333333u);
     x = (x & 0x0f0f0f0fu) << 4 | ((x >> 4) & 0x0f0f0f0fu);
@@ -84,7 +90,8 @@ static uint32_t reversed32(uint32_t x) {
 ONE(brev32, uint32_t, uint32_t, reversed32(x))
 ONE(brev64, uint64_t, uint64_t, (uint64_t)reversed32((uint32_t)x) << 32 | reversed32((uint32_t)(x >> 32)))
 
-static uint64_t field(uint64_t value, uint32_t at, uint32_t length, unsigned width, bool is_signed) {
+static uint64_t field(uint64_t value, uint32_t at, uint32_t length, unsigned width, bool is_signed)
+{
     at &= 255;
     length &= 255;
     if (length == 0)
@@ -97,7 +104,8 @@ static uint64_t field(uint64_t value, uint32_t at, uint32_t length, unsigned wid
     return (bits & mask) | (sign ? ~mask : 0);
 }
 #define FIELD(name, T, width, sign) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a); \
         const uint32_t *b = REG(uint32_t, in->b), *c = REG(uint32_t, in->c); \
@@ -108,7 +116,8 @@ FIELD(bfe_s32, uint32_t, 32, true)
 FIELD(bfe_u64, uint64_t, 64, false)
 FIELD(bfe_s64, uint64_t, 64, true)
 
-static uint64_t inserted(uint64_t from, uint64_t into, uint32_t at, uint32_t length, unsigned width) {
+static uint64_t inserted(uint64_t from, uint64_t into, uint32_t at, uint32_t length, unsigned width)
+{
     at &= 255;
     length &= 255;
     if (at >= width || length == 0)
@@ -117,7 +126,8 @@ static uint64_t inserted(uint64_t from, uint64_t into, uint32_t at, uint32_t len
     return (into & ~(mask << at)) | ((from & mask) << at);
 }
 #define INSERT(name, T, width) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a), *b = REG(T, in->b); \
         const uint32_t *c = REG(uint32_t, in->c), *e = REG(uint32_t, in->e); \
@@ -126,7 +136,8 @@ static uint64_t inserted(uint64_t from, uint64_t into, uint32_t at, uint32_t len
 INSERT(bfi32, uint32_t, 32)
 INSERT(bfi64, uint64_t, 64)
 
-static void lop3(struct warp *w, const struct insn *in, uint32_t m) {
+static void lop3(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t *d = REG(uint32_t, in->d);
     const uint32_t *a = REG(uint32_t, in->a), *b = REG(uint32_t, in->b), *c = REG(uint32_t, in->c);
     EACH(m, uint32_t x = a[l]; uint32_t y = b[l]; uint32_t z = c[l]; uint32_t r = 0;
@@ -136,19 +147,33 @@ static void lop3(struct warp *w, const struct insn *in, uint32_t m) {
 }
 
 enum { PRMT_PLAIN, PRMT_F4E, PRMT_B4E, PRMT_RC8, PRMT_ECL, PRMT_ECR, PRMT_RC16 };
-static uint32_t permuted(uint32_t x, uint32_t y, uint32_t s, uint8_t mode) {
+static uint32_t permuted(uint32_t x, uint32_t y, uint32_t s, uint8_t mode)
+{
     uint64_t bytes = (uint64_t)y << 32 | x;
     uint32_t n = s & 3, r = 0;
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t pick;
         switch (mode) {
-        case PRMT_F4E: pick = n + i; break;
-        case PRMT_B4E: pick = (n - i) & 7; break;
-        case PRMT_RC8: pick = n; break;
-        case PRMT_ECL: pick = i > n ? i : n; break;
-        case PRMT_ECR: pick = i < n ? i : n; break;
-        case PRMT_RC16: pick = (n & 1) * 2 + (i & 1); break;
-        default: pick = (s >> (4 * i)) & 15;
+        case PRMT_F4E:
+            pick = n + i;
+            break;
+        case PRMT_B4E:
+            pick = (n - i) & 7;
+            break;
+        case PRMT_RC8:
+            pick = n;
+            break;
+        case PRMT_ECL:
+            pick = i > n ? i : n;
+            break;
+        case PRMT_ECR:
+            pick = i < n ? i : n;
+            break;
+        case PRMT_RC16:
+            pick = (n & 1) * 2 + (i & 1);
+            break;
+        default:
+            pick = (s >> (4 * i)) & 15;
         }
         uint32_t byte = (uint32_t)(bytes >> (8 * (pick & 7))) & 255;
         if (pick & 8)
@@ -162,7 +187,8 @@ THREE(prmt, uint32_t, permuted(x, y, z, in->mode))
 /* cvta: between the address of one space and the generic one; the window is in the instruction. */
 ONE(window_add64, uint64_t, uint64_t, x + (uint64_t)in->immediate)
 ONE(window_take64, uint64_t, uint64_t, x - (uint64_t)in->immediate)
-static void is_space(struct warp *w, const struct insn *in, uint32_t m) {
+static void is_space(struct warp *w, const struct insn *in, uint32_t m)
+{
     const uint64_t *a = REG(uint64_t, in->a);
     uint32_t r = 0;
     EACH(m, r |= (uint32_t)(a[l] >> WINDOW_SHIFT == (uint64_t)in->immediate) << l);
@@ -171,17 +197,20 @@ static void is_space(struct warp *w, const struct insn *in, uint32_t m) {
 
 /* Halves of wider registers, for mov with a vector operand. `mode` is the part's number. */
 #define PARTS(name, W, P, shift) \
-    ONE(take_##name, P, W, x >> ((shift) * in->mode)) \
-    static void put_##name(struct warp *w, const struct insn *in, uint32_t m) { \
+    ONE(take_##name, P, W, x >> ((shift)*in->mode)) \
+    static void put_##name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         W *d = REG(W, in->d); \
         const P *a = REG(P, in->a); \
-        W keep = (W) ~((W)(P) ~(P)0 << ((shift) * in->mode)); \
-        EACH(m, d[l] = (W)((d[l] & keep) | (W)((W)a[l] << ((shift) * in->mode)))); \
+        W keep = (W) ~((W)(P) ~(P)0 << ((shift)*in->mode)); \
+        EACH(m, d[l] = (W)((d[l] & keep) | (W)((W)a[l] << ((shift)*in->mode)))); \
     }
 PARTS(4_of_8, uint64_t, uint32_t, 32)
 PARTS(2_of_4, uint32_t, uint16_t, 16)
 PARTS(2_of_8, uint64_t, uint16_t, 16)
 
+/* Tables with several rows to a line, which the formatter would take apart. */
+/* clang-format off */
 #define LOGIC_ROWS(name, base, shape1, shape2, shape4, shape8) \
     {name ".pred", base##1, shape1, 0}, {name ".b16", base##16, shape2, 0}, {name ".b32", base##32, shape4, 0}, \
     {name ".b64", base##64, shape8, 0}
@@ -217,4 +246,5 @@ static const struct op_row ROWS[] = {
     {"take.4.8", take_4_of_8, "48", 0}, {"take.2.4", take_2_of_4, "24", 0}, {"take.2.8", take_2_of_8, "28", 0},
     {"put.4.8", put_4_of_8, "84", 0}, {"put.2.4", put_2_of_4, "42", 0}, {"put.2.8", put_2_of_8, "82", 0},
 };
+/* clang-format on */
 const struct op_table OPS_BITS = {ROWS, sizeof ROWS / sizeof *ROWS};

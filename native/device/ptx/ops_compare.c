@@ -4,7 +4,8 @@
 
 #include "device/ptx/inner.h"
 
-static inline float ftz(float x) {
+static inline float ftz(float x)
+{
     return fabsf(x) < FLT_MIN ? 0.0f : x;
 }
 
@@ -16,7 +17,8 @@ static const uint32_t BIT[LANES] = {
 };
 
 #define COMPARE(name, T, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         const T *a = REG(T, in->a), *b = REG(T, in->b); \
         uint32_t r = 0; \
         EACH(m, T x = a[l]; T y = b[l]; r |= (__VA_ARGS__) ? BIT[l] : 0); \
@@ -58,7 +60,8 @@ COMPARE_FLOAT(ftz, float, ftz)
 COMPARE_FLOAT(f64, double, AS_IS)
 
 #define SELECT(name, T) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a), *b = REG(T, in->b); \
         uint32_t p = PRED(in->c); \
@@ -70,7 +73,8 @@ SELECT(selp64, uint64_t)
 
 /* slct: by the sign of the third operand; not a number counts as negative. */
 #define SELECT_BY_SIGN(name, T, C) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a), *b = REG(T, in->b); \
         const C *c = REG(C, in->c); \
@@ -81,6 +85,8 @@ SELECT_BY_SIGN(slct64_s32, uint64_t, int32_t)
 SELECT_BY_SIGN(slct32_f32, uint32_t, float)
 SELECT_BY_SIGN(slct64_f32, uint64_t, float)
 
+/* Tables with several rows to a line, which the formatter would take apart. */
+/* clang-format off */
 #define ROWS_INTEGER(cmp) \
     {"setp." #cmp ".u16", cmp##_u16, "122", 0}, {"setp." #cmp ".s16", cmp##_s16, "122", 0}, \
     {"setp." #cmp ".u32", cmp##_u32, "144", 0}, {"setp." #cmp ".s32", cmp##_s32, "144", 0}, \
@@ -113,4 +119,5 @@ static const struct op_row ROWS[] = {
     {"slct.b32.f32", slct32_f32, "444f", 0}, {"slct.f32.f32", slct32_f32, "ffff", 0},
     {"slct.b64.f32", slct64_f32, "888f", 0}, {"slct.f64.f32", slct64_f32, "dddf", 0},
 };
+/* clang-format on */
 const struct op_table OPS_COMPARE = {ROWS, sizeof ROWS / sizeof *ROWS};

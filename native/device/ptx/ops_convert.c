@@ -7,7 +7,8 @@
 #include "device/ptx/inner.h"
 
 #define FAST(name, D, S, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         D *d = REG(D, in->d); \
         const S *a = REG(S, in->a); \
         EACH(m, S x = a[l]; d[l] = (D)(__VA_ARGS__)); \
@@ -25,7 +26,10 @@ FAST(f64_of_s32, double, int32_t, x)
 FAST(f64_of_f32, double, float, x)
 FAST(f32_of_f64, float, double, x)
 FAST(s32_of_f32, int32_t, float,
-     x >= 2147483648.0f ? INT32_MAX : x > -2147483904.0f ? (int32_t)x : x == x ? INT32_MIN : 0)
+     x >= 2147483648.0f   ? INT32_MAX
+     : x > -2147483904.0f ? (int32_t)x
+     : x == x             ? INT32_MIN
+                          : 0)
 
 struct fast_row {
     enum type to, from;
@@ -34,16 +38,16 @@ struct fast_row {
     step *run;
 };
 static const struct fast_row FAST_ROWS[] = {
-    {TYPE_S64, TYPE_S32, ROUND_NONE, 8, 4, s64_of_s32},   {TYPE_U64, TYPE_S32, ROUND_NONE, 8, 4, s64_of_s32},
-    {TYPE_U64, TYPE_U32, ROUND_NONE, 8, 4, u64_of_u32},   {TYPE_S64, TYPE_U32, ROUND_NONE, 8, 4, u64_of_u32},
-    {TYPE_U32, TYPE_U64, ROUND_NONE, 4, 8, low32_of_64},  {TYPE_S32, TYPE_S64, ROUND_NONE, 4, 8, low32_of_64},
-    {TYPE_U32, TYPE_S64, ROUND_NONE, 4, 8, low32_of_64},  {TYPE_S32, TYPE_U64, ROUND_NONE, 4, 8, low32_of_64},
-    {TYPE_U32, TYPE_U16, ROUND_NONE, 4, 2, u32_of_u16},   {TYPE_S32, TYPE_U16, ROUND_NONE, 4, 2, u32_of_u16},
-    {TYPE_S32, TYPE_S16, ROUND_NONE, 4, 2, s32_of_s16},   {TYPE_U32, TYPE_S16, ROUND_NONE, 4, 2, s32_of_s16},
-    {TYPE_U16, TYPE_U32, ROUND_NONE, 2, 4, low16_of_32},  {TYPE_S16, TYPE_S32, ROUND_NONE, 2, 4, low16_of_32},
-    {TYPE_F32, TYPE_S32, ROUND_RN, 4, 4, f32_of_s32},     {TYPE_F32, TYPE_U32, ROUND_RN, 4, 4, f32_of_u32},
-    {TYPE_F64, TYPE_S32, ROUND_RN, 8, 4, f64_of_s32},     {TYPE_F64, TYPE_F32, ROUND_NONE, 8, 4, f64_of_f32},
-    {TYPE_F32, TYPE_F64, ROUND_RN, 4, 8, f32_of_f64},     {TYPE_S32, TYPE_F32, ROUND_RZI, 4, 4, s32_of_f32},
+    {TYPE_S64, TYPE_S32, ROUND_NONE, 8, 4, s64_of_s32},  {TYPE_U64, TYPE_S32, ROUND_NONE, 8, 4, s64_of_s32},
+    {TYPE_U64, TYPE_U32, ROUND_NONE, 8, 4, u64_of_u32},  {TYPE_S64, TYPE_U32, ROUND_NONE, 8, 4, u64_of_u32},
+    {TYPE_U32, TYPE_U64, ROUND_NONE, 4, 8, low32_of_64}, {TYPE_S32, TYPE_S64, ROUND_NONE, 4, 8, low32_of_64},
+    {TYPE_U32, TYPE_S64, ROUND_NONE, 4, 8, low32_of_64}, {TYPE_S32, TYPE_U64, ROUND_NONE, 4, 8, low32_of_64},
+    {TYPE_U32, TYPE_U16, ROUND_NONE, 4, 2, u32_of_u16},  {TYPE_S32, TYPE_U16, ROUND_NONE, 4, 2, u32_of_u16},
+    {TYPE_S32, TYPE_S16, ROUND_NONE, 4, 2, s32_of_s16},  {TYPE_U32, TYPE_S16, ROUND_NONE, 4, 2, s32_of_s16},
+    {TYPE_U16, TYPE_U32, ROUND_NONE, 2, 4, low16_of_32}, {TYPE_S16, TYPE_S32, ROUND_NONE, 2, 4, low16_of_32},
+    {TYPE_F32, TYPE_S32, ROUND_RN, 4, 4, f32_of_s32},    {TYPE_F32, TYPE_U32, ROUND_RN, 4, 4, f32_of_u32},
+    {TYPE_F64, TYPE_S32, ROUND_RN, 8, 4, f64_of_s32},    {TYPE_F64, TYPE_F32, ROUND_NONE, 8, 4, f64_of_f32},
+    {TYPE_F32, TYPE_F64, ROUND_RN, 4, 8, f32_of_f64},    {TYPE_S32, TYPE_F32, ROUND_RZI, 4, 4, s32_of_f32},
 };
 
 /* A value between its two types: integers with 64 bits and their sign apart, floats as double (which holds all f32). */
@@ -53,18 +57,22 @@ struct value {
     double number;
 };
 
-static unsigned bits_of(enum type type) {
+static unsigned bits_of(enum type type)
+{
     static const unsigned BITS[] = {0, 8, 8, 16, 16, 32, 32, 64, 64, 16, 32, 64, 1};
     return BITS[type];
 }
-static bool is_signed(enum type type) {
+static bool is_signed(enum type type)
+{
     return type == TYPE_S8 || type == TYPE_S16 || type == TYPE_S32 || type == TYPE_S64;
 }
-static bool is_float(enum type type) {
+static bool is_float(enum type type)
+{
     return type == TYPE_F16 || type == TYPE_F32 || type == TYPE_F64;
 }
 
-static double half_value(uint16_t h) {
+static double half_value(uint16_t h)
+{
     int exponent = (h >> 10) & 31;
     double fraction = h & 1023;
     double magnitude = exponent == 31 ? (fraction > 0 ? NAN : INFINITY)
@@ -74,7 +82,8 @@ static double half_value(uint16_t h) {
 }
 
 /* The half of a number, rounded to nearest even; other roundings to f16 are refused when lowering. */
-static uint16_t half_bits(double x) {
+static uint16_t half_bits(double x)
+{
     uint16_t sign = signbit(x) ? 0x8000 : 0;
     double magnitude = fabs(x);
     if (x != x)
@@ -90,7 +99,8 @@ static uint16_t half_bits(double x) {
     return (uint16_t)(sign | (((uint32_t)(shift + 24) << 10) + units));
 }
 
-static struct value read_value(enum type type, uint64_t raw, int flags) {
+static struct value read_value(enum type type, uint64_t raw, int flags)
+{
     struct value v = {.is_float = is_float(type), .negative_type = is_signed(type)};
     unsigned shift = 64 - bits_of(type);
     if (type == TYPE_F32) {
@@ -110,17 +120,24 @@ static struct value read_value(enum type type, uint64_t raw, int flags) {
     return v;
 }
 
-static double rounded(double x, enum rounding rounding) {
+static double rounded(double x, enum rounding rounding)
+{
     switch (rounding) {
-    case ROUND_RNI: return nearbyint(x);
-    case ROUND_RZI: return trunc(x);
-    case ROUND_RMI: return floor(x);
-    case ROUND_RPI: return ceil(x);
-    default: return x;
+    case ROUND_RNI:
+        return nearbyint(x);
+    case ROUND_RZI:
+        return trunc(x);
+    case ROUND_RMI:
+        return floor(x);
+    case ROUND_RPI:
+        return ceil(x);
+    default:
+        return x;
     }
 }
 
-static uint64_t integer_of_float(struct value v, enum type to, enum rounding rounding, enum type from) {
+static uint64_t integer_of_float(struct value v, enum type to, enum rounding rounding, enum type from)
+{
     unsigned bits = bits_of(to);
     bool sign = is_signed(to);
     if (v.number != v.number) /* NaN: zero, or the top bit if either type is wide */
@@ -134,7 +151,8 @@ static uint64_t integer_of_float(struct value v, enum type to, enum rounding rou
     return x <= 0 ? 0 : (uint64_t)x;
 }
 
-static uint64_t integer_of_integer(struct value v, enum type to, int flags) {
+static uint64_t integer_of_integer(struct value v, enum type to, int flags)
+{
     unsigned bits = bits_of(to);
     if (!(flags & CONVERT_SATURATE))
         return v.bits;
@@ -152,7 +170,8 @@ static uint64_t integer_of_integer(struct value v, enum type to, int flags) {
 static const int MODES[] = {FE_TONEAREST, FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
 
 /* Not inlined, and through volatiles, so that the compiler computes under the rounding mode that is set. */
-static __attribute__((noinline)) uint64_t float_bits(struct value v, enum type to, enum rounding rounding, int flags) {
+static __attribute__((noinline)) uint64_t float_bits(struct value v, enum type to, enum rounding rounding, int flags)
+{
     int before = fegetround();
     if (rounding <= ROUND_RP)
         fesetround(MODES[rounding]);
@@ -180,18 +199,20 @@ static __attribute__((noinline)) uint64_t float_bits(struct value v, enum type t
     return raw;
 }
 
-static uint64_t read_register(struct warp *w, uint32_t at, unsigned bytes, uint32_t lane) {
+static uint64_t read_register(struct warp *w, uint32_t at, unsigned bytes, uint32_t lane)
+{
     return bytes == 2 ? REG(uint16_t, at)[lane] : bytes == 4 ? REG(uint32_t, at)[lane] : REG(uint64_t, at)[lane];
 }
 
-static void convert_any(struct warp *w, const struct insn *in, uint32_t m) {
+static void convert_any(struct warp *w, const struct insn *in, uint32_t m)
+{
     enum type to = (enum type)(in->immediate & 15), from = (enum type)((in->immediate >> 4) & 15);
     enum rounding rounding = (enum rounding)((in->immediate >> 8) & 15);
     int flags = (int)(in->immediate >> 12);
     for (uint32_t left = m; left; left &= left - 1) {
         uint32_t l = (uint32_t)__builtin_ctz(left);
         struct value v = read_value(from, read_register(w, in->a, in->from_bytes, l), flags);
-        uint64_t raw = is_float(to)   ? float_bits(v, to, rounding, flags)
+        uint64_t raw = is_float(to) ? float_bits(v, to, rounding, flags)
                        : v.is_float ? integer_of_float(v, to, rounding, from)
                                     : integer_of_integer(v, to, flags);
         unsigned shift = 64 - bits_of(to); /* narrow results fill a wider register by their sign */
@@ -205,12 +226,14 @@ static void convert_any(struct warp *w, const struct insn *in, uint32_t m) {
     }
 }
 
-int64_t convert_packed(enum type to, enum type from, enum rounding rounding, int flags) {
+int64_t convert_packed(enum type to, enum type from, enum rounding rounding, int flags)
+{
     return (int64_t)to | (int64_t)from << 4 | (int64_t)rounding << 8 | (int64_t)flags << 12;
 }
 
 step *convert_step(enum type to, enum type from, enum rounding rounding, int flags, unsigned to_bytes,
-                   unsigned from_bytes) {
+                   unsigned from_bytes)
+{
     for (size_t i = 0; flags == 0 && i < sizeof FAST_ROWS / sizeof *FAST_ROWS; i++) {
         const struct fast_row *row = &FAST_ROWS[i];
         if (row->to == to && row->from == from && row->rounding == rounding && row->to_bytes == to_bytes &&

@@ -5,50 +5,62 @@
 
 #include "device/ptx/inner.h"
 
-static inline float ftz(float x) {
+static inline float ftz(float x)
+{
     return fabsf(x) < FLT_MIN ? copysignf(0.0f, x) : x;
 }
-static inline float sat(float x) {
+static inline float sat(float x)
+{
     return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; /* not a number becomes zero */
 }
-static inline float same(float x) {
+static inline float same(float x)
+{
     return x;
 }
 
 /* One and two NaNs, and the sign of zero, as PTX defines min and max. */
-static inline float min_f(float x, float y) {
+static inline float min_f(float x, float y)
+{
     return x != x ? y : y != y ? x : x < y || (x == y && signbit(x)) ? x : y;
 }
-static inline float max_f(float x, float y) {
+static inline float max_f(float x, float y)
+{
     return x != x ? y : y != y ? x : x > y || (x == y && signbit(y)) ? x : y;
 }
-static inline double min_d(double x, double y) {
+static inline double min_d(double x, double y)
+{
     return x != x ? y : y != y ? x : x < y || (x == y && signbit(x)) ? x : y;
 }
-static inline double max_d(double x, double y) {
+static inline double max_d(double x, double y)
+{
     return x != x ? y : y != y ? x : x > y || (x == y && signbit(y)) ? x : y;
 }
-static inline float min_nan(float x, float y) {
+static inline float min_nan(float x, float y)
+{
     return x != x || y != y ? NAN : min_f(x, y);
 }
-static inline float max_nan(float x, float y) {
+static inline float max_nan(float x, float y)
+{
     return x != x || y != y ? NAN : max_f(x, y);
 }
 
 #define ONE(name, T, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a); \
         EACH(m, T x = a[l]; d[l] = (T)(__VA_ARGS__)); \
     }
 #define TWO(name, T, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a), *b = REG(T, in->b); \
         EACH(m, T x = a[l]; T y = b[l]; d[l] = (T)(__VA_ARGS__)); \
     }
 #define THREE(name, T, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a), *b = REG(T, in->b), *c = REG(T, in->c); \
         EACH(m, T x = a[l]; T y = b[l]; T z = c[l]; d[l] = (T)(__VA_ARGS__)); \
@@ -88,17 +100,20 @@ THREE(fma_f64, double, fma(x, y, z))
 
 /* glibc's fmaf costs a call per lane; with the instruction in hand the loop vectorises. */
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static void fma_f32_fast(struct warp *w, const struct insn *in, uint32_t m) {
+__attribute__((target("avx2,fma"))) static void fma_f32_fast(struct warp *w, const struct insn *in, uint32_t m)
+{
     float *d = REG(float, in->d);
     const float *a = REG(float, in->a), *b = REG(float, in->b), *c = REG(float, in->c);
     EACH(m, d[l] = __builtin_fmaf(a[l], b[l], c[l]));
 }
-static void fma_f32_any(struct warp *w, const struct insn *in, uint32_t m) {
+static void fma_f32_any(struct warp *w, const struct insn *in, uint32_t m)
+{
     bool fast = __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2");
     (fast ? fma_f32_fast : fma_f32)(w, in, m);
 }
 #else
-static void fma_f32_any(struct warp *w, const struct insn *in, uint32_t m) {
+static void fma_f32_any(struct warp *w, const struct insn *in, uint32_t m)
+{
     fma_f32(w, in, m);
 }
 #endif
@@ -133,18 +148,27 @@ enum { DIRECTED_ADD, DIRECTED_SUB, DIRECTED_MUL, DIRECTED_DIV, DIRECTED_FMA, DIR
 static const int MODES[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
 
 #define DIRECTED(name, T, FMA_, SQRT_) \
-    static __attribute__((noinline)) T name##_one(unsigned kind, volatile T x, volatile T y, volatile T z) { \
+    static __attribute__((noinline)) T name##_one(unsigned kind, volatile T x, volatile T y, volatile T z) \
+    { \
         switch (kind) { \
-        case DIRECTED_ADD: return x + y; \
-        case DIRECTED_SUB: return x - y; \
-        case DIRECTED_MUL: return x * y; \
-        case DIRECTED_DIV: return x / y; \
-        case DIRECTED_FMA: return FMA_(x, y, z); \
-        case DIRECTED_SQRT: return SQRT_(x); \
-        default: return (T)1 / x; \
+        case DIRECTED_ADD: \
+            return x + y; \
+        case DIRECTED_SUB: \
+            return x - y; \
+        case DIRECTED_MUL: \
+            return x * y; \
+        case DIRECTED_DIV: \
+            return x / y; \
+        case DIRECTED_FMA: \
+            return FMA_(x, y, z); \
+        case DIRECTED_SQRT: \
+            return SQRT_(x); \
+        default: \
+            return (T)1 / x; \
         } \
     } \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a), *b = REG(T, in->b), *c = REG(T, in->c); \
         int before = fegetround(); \
@@ -160,22 +184,37 @@ DIRECTED(directed_f64, double, fma, sqrt)
 /* testp: classes of numbers. */
 enum { TEST_FINITE, TEST_INFINITE, TEST_NUMBER, TEST_NAN, TEST_NORMAL, TEST_SUBNORMAL };
 #define TEST(name, T) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         const T *a = REG(T, in->a); \
         uint32_t r = 0; \
-        EACH(m, int k = fpclassify(a[l]); bool is; switch (in->mode) { \
-            case TEST_FINITE: is = k != FP_NAN && k != FP_INFINITE; break; \
-            case TEST_INFINITE: is = k == FP_INFINITE; break; \
-            case TEST_NUMBER: is = k != FP_NAN; break; \
-            case TEST_NAN: is = k == FP_NAN; break; \
-            case TEST_NORMAL: is = k == FP_NORMAL; break; \
-            default: is = k == FP_SUBNORMAL; \
-        } r |= (uint32_t)is << l); \
+        EACH( \
+            m, int k = fpclassify(a[l]); bool is; switch (in->mode) { \
+                case TEST_FINITE: \
+                    is = k != FP_NAN && k != FP_INFINITE; \
+                    break; \
+                case TEST_INFINITE: \
+                    is = k == FP_INFINITE; \
+                    break; \
+                case TEST_NUMBER: \
+                    is = k != FP_NAN; \
+                    break; \
+                case TEST_NAN: \
+                    is = k == FP_NAN; \
+                    break; \
+                case TEST_NORMAL: \
+                    is = k == FP_NORMAL; \
+                    break; \
+                default: \
+                    is = k == FP_SUBNORMAL; \
+            } r |= (uint32_t)is << l); \
         set_predicate(w, in->d, m, r); \
     }
 TEST(testp_f32, float)
 TEST(testp_f64, double)
 
+/* Tables with several rows to a line, which the formatter would take apart. */
+/* clang-format off */
 #define VARIANT_ROWS(name, base, shape) \
     {name ".f32", base##_f32, shape, 0}, {name ".ftz.f32", base##_ftz, shape, 0}, \
     {name ".sat.f32", base##_sat, shape, 0}, {name ".ftz.sat.f32", base##_ftz_sat, shape, 0}
@@ -215,4 +254,5 @@ static const struct op_row ROWS[] = {
     TEST_ROWS("finite", TEST_FINITE), TEST_ROWS("infinite", TEST_INFINITE), TEST_ROWS("number", TEST_NUMBER),
     TEST_ROWS("notanumber", TEST_NAN), TEST_ROWS("normal", TEST_NORMAL), TEST_ROWS("subnormal", TEST_SUBNORMAL),
 };
+/* clang-format on */
 const struct op_table OPS_FLOAT = {ROWS, sizeof ROWS / sizeof *ROWS};

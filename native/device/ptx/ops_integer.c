@@ -2,19 +2,22 @@
 #include "device/ptx/inner.h"
 
 #define ONE(name, D, A, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         D *d = REG(D, in->d); \
         const A *a = REG(A, in->a); \
         EACH(m, A x = a[l]; d[l] = (D)(__VA_ARGS__)); \
     }
 #define TWO(name, D, A, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         D *d = REG(D, in->d); \
         const A *a = REG(A, in->a), *b = REG(A, in->b); \
         EACH(m, A x = a[l]; A y = b[l]; d[l] = (D)(__VA_ARGS__)); \
     }
 #define THREE(name, D, A, C, ...) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) { \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
         D *d = REG(D, in->d); \
         const A *a = REG(A, in->a), *b = REG(A, in->b); \
         const C *c = REG(C, in->c); \
@@ -51,9 +54,9 @@ THREE(mad_hi_s32, uint32_t, int32_t, uint32_t, (uint32_t)(((int64_t)x * y) >> 32
 THREE(mad_hi_u32, uint32_t, uint32_t, uint32_t, (uint32_t)(((uint64_t)x * y) >> 32) + z)
 THREE(mad_hi_s64, uint64_t, int64_t, uint64_t, (uint64_t)(((s128)x * y) >> 64) + z)
 THREE(mad_hi_u64, uint64_t, uint64_t, uint64_t, (uint64_t)(((u128)x * y) >> 64) + z)
-THREE(mad_wide_s16, uint32_t, int16_t, uint32_t, (uint32_t)((int32_t)x * y) + z)
+THREE(mad_wide_s16, uint32_t, int16_t, uint32_t, (uint32_t)((int32_t)x *y) + z)
 THREE(mad_wide_u16, uint32_t, uint16_t, uint32_t, (uint32_t)x *y + z)
-THREE(mad_wide_s32, uint64_t, int32_t, uint64_t, (uint64_t)((int64_t)x * y) + z)
+THREE(mad_wide_s32, uint64_t, int32_t, uint64_t, (uint64_t)((int64_t)x *y) + z)
 THREE(mad_wide_u32, uint64_t, uint32_t, uint64_t, (uint64_t)x *y + z)
 TWO(mul24_s32, uint32_t, int32_t, (int64_t)((int32_t)((uint32_t)x << 8) >> 8) * ((int32_t)((uint32_t)y << 8) >> 8))
 TWO(mul24_u32, uint32_t, uint32_t, (uint64_t)(x & 0xffffff) * (y & 0xffffff))
@@ -91,26 +94,30 @@ ONE(abs64, uint64_t, int64_t, x < 0 ? 0 - (uint64_t)x : (uint64_t)x)
 THREE(sad_u32, uint32_t, uint32_t, uint32_t, (x < y ? y - x : x - y) + z)
 THREE(sad_s32, uint32_t, int32_t, uint32_t, (x < y ? (uint32_t)y - (uint32_t)x : (uint32_t)x - (uint32_t)y) + z)
 
-static int64_t clamped(int64_t value) {
+static int64_t clamped(int64_t value)
+{
     return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value;
 }
 TWO(add_sat_s32, uint32_t, int32_t, clamped((int64_t)x + y))
 TWO(sub_sat_s32, uint32_t, int32_t, clamped((int64_t)x - y))
 
 /* Byte-wise dot product; `mode`: bit 0 first operand signed, bit 1 second operand signed. */
-static void dp4a(struct warp *w, const struct insn *in, uint32_t m) {
+static void dp4a(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t *d = REG(uint32_t, in->d);
     const uint32_t *a = REG(uint32_t, in->a), *b = REG(uint32_t, in->b), *c = REG(uint32_t, in->c);
-    EACH(m, uint32_t sum = c[l]; for (uint32_t i = 0; i < 32; i += 8) {
-        int32_t x = in->mode & 1 ? (int8_t)(a[l] >> i) : (int32_t)(uint8_t)(a[l] >> i);
-        int32_t y = in->mode & 2 ? (int8_t)(b[l] >> i) : (int32_t)(uint8_t)(b[l] >> i);
-        sum += (uint32_t)(x * y);
-    } d[l] = sum);
+    EACH(
+        m, uint32_t sum = c[l]; for (uint32_t i = 0; i < 32; i += 8) {
+            int32_t x = in->mode & 1 ? (int8_t)(a[l] >> i) : (int32_t)(uint8_t)(a[l] >> i);
+            int32_t y = in->mode & 2 ? (int8_t)(b[l] >> i) : (int32_t)(uint8_t)(b[l] >> i);
+            sum += (uint32_t)(x * y);
+        } d[l] = sum);
 }
 
 /* Carry chains. The carry of each lane is a predicate: `e` is read and written by the lowering's choice of mode. */
 enum { CARRY_IN = 1, CARRY_OUT = 2, BORROWS = 4 };
-static void carry32(struct warp *w, const struct insn *in, uint32_t m) {
+static void carry32(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t *d = REG(uint32_t, in->d);
     const uint32_t *a = REG(uint32_t, in->a), *b = REG(uint32_t, in->b);
     uint32_t carries = PRED(in->e), out = 0;
@@ -120,7 +127,8 @@ static void carry32(struct warp *w, const struct insn *in, uint32_t m) {
     if (in->mode & CARRY_OUT)
         set_predicate(w, in->e, m, out);
 }
-static void carry64(struct warp *w, const struct insn *in, uint32_t m) {
+static void carry64(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint64_t *d = REG(uint64_t, in->d);
     const uint64_t *a = REG(uint64_t, in->a), *b = REG(uint64_t, in->b);
     uint32_t carries = PRED(in->e), out = 0;
@@ -133,18 +141,20 @@ static void carry64(struct warp *w, const struct insn *in, uint32_t m) {
 
 /* mad with carries: the low or high half of a product, plus c, plus the carry. */
 enum { HIGH_HALF = 8, SIGNED_PRODUCT = 16 };
-static void carry_mad32(struct warp *w, const struct insn *in, uint32_t m) {
+static void carry_mad32(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t *d = REG(uint32_t, in->d);
     const uint32_t *a = REG(uint32_t, in->a), *b = REG(uint32_t, in->b), *c = REG(uint32_t, in->c);
     uint32_t carries = PRED(in->e), out = 0;
-    EACH(m, uint64_t product = in->mode & SIGNED_PRODUCT ? (uint64_t)((int64_t)(int32_t)a[l] * (int32_t)b[l])
-                                                         : (uint64_t)a[l] * b[l];
+    EACH(m, uint64_t product =
+                in->mode & SIGNED_PRODUCT ? (uint64_t)((int64_t)(int32_t)a[l] * (int32_t)b[l]) : (uint64_t)a[l] * b[l];
          uint64_t r = (uint64_t)(uint32_t)(in->mode & HIGH_HALF ? product >> 32 : product) + c[l];
          r += in->mode & CARRY_IN ? (carries >> l) & 1 : 0; d[l] = (uint32_t)r; out |= (uint32_t)((r >> 32) & 1) << l);
     if (in->mode & CARRY_OUT)
         set_predicate(w, in->e, m, out);
 }
-static void carry_mad64(struct warp *w, const struct insn *in, uint32_t m) {
+static void carry_mad64(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint64_t *d = REG(uint64_t, in->d);
     const uint64_t *a = REG(uint64_t, in->a), *b = REG(uint64_t, in->b), *c = REG(uint64_t, in->c);
     uint32_t carries = PRED(in->e), out = 0;
@@ -154,6 +164,9 @@ static void carry_mad64(struct warp *w, const struct insn *in, uint32_t m) {
     if (in->mode & CARRY_OUT)
         set_predicate(w, in->e, m, out);
 }
+
+/* Tables with several rows to a line, which the formatter would take apart. */
+/* clang-format off */
 #define CARRY_MADS(type, bits, shape, sign) \
     {"mad.lo.cc." type, carry_mad##bits, shape "K", CARRY_OUT}, \
     {"mad.hi.cc." type, carry_mad##bits, shape "K", CARRY_OUT | HIGH_HALF | (sign)}, \
@@ -202,4 +215,5 @@ static const struct op_row ROWS[] = {
     {"dp4a.u32.u32", dp4a, "4444", 0}, {"dp4a.s32.u32", dp4a, "4444", 1},
     {"dp4a.u32.s32", dp4a, "4444", 2}, {"dp4a.s32.s32", dp4a, "4444", 3},
 };
+/* clang-format on */
 const struct op_table OPS_INTEGER = {ROWS, sizeof ROWS / sizeof *ROWS};

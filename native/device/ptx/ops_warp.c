@@ -5,7 +5,8 @@
 
 /* Gives the lanes of `m` that can go on now, all with the member mask `members`; parks those who must wait.
  * `members_at`: the register with the member masks. Returns 0 when no group is complete. */
-static uint32_t gather(struct warp *w, uint32_t *m, uint32_t members_at, uint32_t *members) {
+static uint32_t gather(struct warp *w, uint32_t *m, uint32_t members_at, uint32_t *members)
+{
     while (*m) {
         uint32_t first = (uint32_t)__builtin_ctz(*m), group = 0;
         *members = REG(uint32_t, members_at)[first];
@@ -23,7 +24,8 @@ static uint32_t gather(struct warp *w, uint32_t *m, uint32_t members_at, uint32_
     return 0;
 }
 
-static uint32_t source_lane(uint32_t lane, uint32_t b, uint32_t c, int kind, bool *good) {
+static uint32_t source_lane(uint32_t lane, uint32_t b, uint32_t c, int kind, bool *good)
+{
     uint32_t clamp = c & 31, segment = (c >> 8) & 31;
     uint32_t most = (lane & segment) | (clamp & ~segment), least = lane & segment;
     uint32_t from;
@@ -49,7 +51,8 @@ static uint32_t source_lane(uint32_t lane, uint32_t b, uint32_t c, int kind, boo
 }
 
 /* d = a of another lane; e: predicate "from a lane in range" or 0; the member mask is in the register `immediate`. */
-void step_shuffle(struct warp *w, const struct insn *in, uint32_t m) {
+void step_shuffle(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t members, group, values[LANES];
     memcpy(values, REG(uint32_t, in->a), sizeof values);
     while ((group = gather(w, &m, (uint32_t)in->immediate, &members))) {
@@ -69,7 +72,8 @@ void step_shuffle(struct warp *w, const struct insn *in, uint32_t m) {
 }
 
 /* d: predicate, or the ballot; a: predicate; the member mask is in b. */
-void step_vote(struct warp *w, const struct insn *in, uint32_t m) {
+void step_vote(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t members, group;
     while ((group = gather(w, &m, in->b, &members))) {
         uint32_t yes = PRED(in->a) & group;
@@ -85,7 +89,8 @@ void step_vote(struct warp *w, const struct insn *in, uint32_t m) {
 }
 
 /* match.any (mode 0) and match.all (mode 1): lanes with the same value in a; from_bytes wide; member mask in b. */
-void step_match(struct warp *w, const struct insn *in, uint32_t m) {
+void step_match(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t members, group;
     while ((group = gather(w, &m, in->b, &members))) {
         uint32_t same[LANES] = {0};
@@ -106,20 +111,30 @@ void step_match(struct warp *w, const struct insn *in, uint32_t m) {
     w->forced = false;
 }
 
-static uint32_t reduced(uint32_t x, uint32_t y, int kind) {
+static uint32_t reduced(uint32_t x, uint32_t y, int kind)
+{
     switch (kind) {
-    case REDUCE_ADD: return x + y;
-    case REDUCE_MIN_U: return x < y ? x : y;
-    case REDUCE_MAX_U: return x > y ? x : y;
-    case REDUCE_MIN_S: return (int32_t)x < (int32_t)y ? x : y;
-    case REDUCE_MAX_S: return (int32_t)x > (int32_t)y ? x : y;
-    case REDUCE_AND: return x & y;
-    case REDUCE_OR: return x | y;
-    default: return x ^ y;
+    case REDUCE_ADD:
+        return x + y;
+    case REDUCE_MIN_U:
+        return x < y ? x : y;
+    case REDUCE_MAX_U:
+        return x > y ? x : y;
+    case REDUCE_MIN_S:
+        return (int32_t)x < (int32_t)y ? x : y;
+    case REDUCE_MAX_S:
+        return (int32_t)x > (int32_t)y ? x : y;
+    case REDUCE_AND:
+        return x & y;
+    case REDUCE_OR:
+        return x | y;
+    default:
+        return x ^ y;
     }
 }
 
-void step_reduce(struct warp *w, const struct insn *in, uint32_t m) {
+void step_reduce(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t members, group;
     while ((group = gather(w, &m, in->b, &members))) {
         const uint32_t *a = REG(uint32_t, in->a);
@@ -131,7 +146,8 @@ void step_reduce(struct warp *w, const struct insn *in, uint32_t m) {
     w->forced = false;
 }
 
-void step_warp_barrier(struct warp *w, const struct insn *in, uint32_t m) {
+void step_warp_barrier(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t members;
     while (gather(w, &m, in->a, &members))
         continue;
@@ -139,7 +155,8 @@ void step_warp_barrier(struct warp *w, const struct insn *in, uint32_t m) {
 }
 
 /* elect.sync d|e: the lowest lane of the group is elected. */
-void step_elect(struct warp *w, const struct insn *in, uint32_t m) {
+void step_elect(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t members, group;
     while ((group = gather(w, &m, in->a, &members))) {
         uint32_t leader = (uint32_t)__builtin_ctz(group);
@@ -149,17 +166,22 @@ void step_elect(struct warp *w, const struct insn *in, uint32_t m) {
     w->forced = false;
 }
 
-void step_active_mask(struct warp *w, const struct insn *in, uint32_t m) {
+void step_active_mask(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint32_t active = w->active;
     EACH(m, REG(uint32_t, in->d)[l] = active);
 }
 
 static const struct op_row ROWS[] = {
     {"activemask.b32", step_active_mask, "4", 0},
-    {"redux.sync.add.u32", step_reduce, "444", REDUCE_ADD}, {"redux.sync.add.s32", step_reduce, "444", REDUCE_ADD},
-    {"redux.sync.min.u32", step_reduce, "444", REDUCE_MIN_U}, {"redux.sync.max.u32", step_reduce, "444", REDUCE_MAX_U},
-    {"redux.sync.min.s32", step_reduce, "444", REDUCE_MIN_S}, {"redux.sync.max.s32", step_reduce, "444", REDUCE_MAX_S},
-    {"redux.sync.and.b32", step_reduce, "444", REDUCE_AND}, {"redux.sync.or.b32", step_reduce, "444", REDUCE_OR},
+    {"redux.sync.add.u32", step_reduce, "444", REDUCE_ADD},
+    {"redux.sync.add.s32", step_reduce, "444", REDUCE_ADD},
+    {"redux.sync.min.u32", step_reduce, "444", REDUCE_MIN_U},
+    {"redux.sync.max.u32", step_reduce, "444", REDUCE_MAX_U},
+    {"redux.sync.min.s32", step_reduce, "444", REDUCE_MIN_S},
+    {"redux.sync.max.s32", step_reduce, "444", REDUCE_MAX_S},
+    {"redux.sync.and.b32", step_reduce, "444", REDUCE_AND},
+    {"redux.sync.or.b32", step_reduce, "444", REDUCE_OR},
     {"redux.sync.xor.b32", step_reduce, "444", REDUCE_XOR},
     {"match.any.sync.b32", step_match, "444", 0},
 };

@@ -14,14 +14,16 @@ struct pool {
 };
 enum { CHUNK_BYTES = 64 << 10 };
 
-struct pool *pool_open(size_t cap) {
+struct pool *pool_open(size_t cap)
+{
     struct pool *pool = calloc(1, sizeof *pool);
     if (pool)
         pool->left = cap;
     return pool;
 }
 
-void *pool_take(struct pool *pool, size_t bytes) {
+void *pool_take(struct pool *pool, size_t bytes)
+{
     if (bytes > pool->left)
         return NULL;
     bytes = (bytes + 15) / 16 * 16;
@@ -40,7 +42,8 @@ void *pool_take(struct pool *pool, size_t bytes) {
     return memory;
 }
 
-void pool_close(struct pool *pool) {
+void pool_close(struct pool *pool)
+{
     if (!pool)
         return;
     for (struct chunk *chunk = pool->chunks, *after; chunk; chunk = after) {

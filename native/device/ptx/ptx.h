@@ -60,7 +60,7 @@ void ptx_unload(struct ptx_module *module);
 size_t ptx_kernels(const struct ptx_module *module, const struct ptx_kernel **kernels);
 const struct ptx_variable *ptx_variable_named(const struct ptx_module *module, const char *name);
 bool ptx_owns_address(const struct ptx_module *module, uint64_t address); /* the start of its variables */
-uint32_t ptx_version(const struct ptx_module *module); /* 94 for 9.4 */
+uint32_t ptx_version(const struct ptx_module *module);                    /* 94 for 9.4 */
 
 CUresult ptx_run(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct ptx_scratch *scratch);
 struct ptx_scratch *ptx_scratch_open(void);

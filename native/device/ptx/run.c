@@ -12,13 +12,15 @@
 
 enum { FUEL = 4096 }; /* backward branches between looks at the clock; also the length of a warp's turn */
 
-void run_fault(struct warp *w, CUresult fault) {
+void run_fault(struct warp *w, CUresult fault)
+{
     if (w->run->fault == CUDA_SUCCESS)
         w->run->fault = fault;
     w->event |= EVENT_FAULT;
 }
 
-static void add_fragment(struct warp *w, struct fragment fresh) {
+static void add_fragment(struct warp *w, struct fragment fresh)
+{
     if (fresh.state == FRAGMENT_READY)
         for (uint32_t i = 0; i < w->fragment_count; i++) {
             struct fragment *other = &w->fragments[i];
@@ -31,13 +33,15 @@ static void add_fragment(struct warp *w, struct fragment fresh) {
     w->fragments[w->fragment_count++] = fresh; /* fragments are disjoint and not empty: at most 32 */
 }
 
-void run_park(struct warp *w, uint32_t pc, uint32_t mask, enum fragment_state state) {
+void run_park(struct warp *w, uint32_t pc, uint32_t mask, enum fragment_state state)
+{
     w->active &= ~mask;
     add_fragment(w, (struct fragment){.pc = pc, .mask = mask, .state = (uint8_t)state});
     w->event |= EVENT_PICK;
 }
 
-static struct fragment *furthest_behind(struct warp *w, enum fragment_state state) {
+static struct fragment *furthest_behind(struct warp *w, enum fragment_state state)
+{
     struct fragment *best = NULL;
     for (uint32_t i = 0; i < w->fragment_count; i++) {
         struct fragment *at = &w->fragments[i];
@@ -48,7 +52,8 @@ static struct fragment *furthest_behind(struct warp *w, enum fragment_state stat
 }
 
 /* Puts the running fragment back and makes another one run. False: all lanes have ended or wait at a barrier. */
-static bool pick(struct warp *w, bool other) {
+static bool pick(struct warp *w, bool other)
+{
     struct fragment *next = NULL;
     if (w->active) {
         uint32_t before = w->fragment_count;
@@ -78,14 +83,16 @@ static bool pick(struct warp *w, bool other) {
     return true;
 }
 
-static void count_backward(struct warp *w, uint32_t target) {
+static void count_backward(struct warp *w, uint32_t target)
+{
     if (target < w->pc && --w->run->fuel == 0) {
         w->run->fuel = FUEL;
         w->event |= EVENT_YIELD;
     }
 }
 
-static void jump(struct warp *w, uint32_t target, uint32_t m) {
+static void jump(struct warp *w, uint32_t target, uint32_t m)
+{
     count_backward(w, target);
     if (m == w->active) {
         w->pc = target;
@@ -96,12 +103,14 @@ static void jump(struct warp *w, uint32_t target, uint32_t m) {
     }
 }
 
-void step_branch(struct warp *w, const struct insn *in, uint32_t m) {
+void step_branch(struct warp *w, const struct insn *in, uint32_t m)
+{
     jump(w, (uint32_t)in->immediate, m);
 }
 
 /* brx.idx: a is the index; `immediate` where its targets begin, e how many there are. */
-void step_branch_indexed(struct warp *w, const struct insn *in, uint32_t m) {
+void step_branch_indexed(struct warp *w, const struct insn *in, uint32_t m)
+{
     const uint32_t *targets = w->run->code->jumps + in->immediate;
     const uint32_t *index = REG(uint32_t, in->a);
     while (m) {
@@ -119,7 +128,8 @@ void step_branch_indexed(struct warp *w, const struct insn *in, uint32_t m) {
     }
 }
 
-void step_exit(struct warp *w, const struct insn *in, uint32_t m) {
+void step_exit(struct warp *w, const struct insn *in, uint32_t m)
+{
     (void)in;
     w->exited |= m;
     w->active &= ~m;
@@ -128,18 +138,21 @@ void step_exit(struct warp *w, const struct insn *in, uint32_t m) {
         w->event |= EVENT_PICK;
 }
 
-void step_trap(struct warp *w, const struct insn *in, uint32_t m) {
+void step_trap(struct warp *w, const struct insn *in, uint32_t m)
+{
     (void)in, (void)m;
     run_fault(w, CUDA_ERROR_LAUNCH_FAILED);
 }
 
-static uint64_t now_ns(void) {
+static uint64_t now_ns(void)
+{
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void step_clock(struct warp *w, const struct insn *in, uint32_t m) {
+void step_clock(struct warp *w, const struct insn *in, uint32_t m)
+{
     uint64_t now = now_ns(); /* a clock of 1 GHz */
     if (in->mode == CLOCK_TICKS)
         EACH(m, REG(uint32_t, in->d)[l] = (uint32_t)now);
@@ -148,7 +161,8 @@ void step_clock(struct warp *w, const struct insn *in, uint32_t m) {
 }
 
 /* Runs the warp until it ends, waits or has had its turn. True: it can go on later without anybody's doing. */
-static bool run_warp(struct warp *w) {
+static bool run_warp(struct warp *w)
+{
     const struct insn *code = w->run->code->insns;
     if (!w->active && !pick(w, false))
         return false;
@@ -180,7 +194,8 @@ static bool run_warp(struct warp *w) {
     }
 }
 
-static void begin_warp(struct run *run, struct warp *w, uint32_t index, uint32_t threads) {
+static void begin_warp(struct run *run, struct warp *w, uint32_t index, uint32_t threads)
+{
     uint32_t left = threads - index * LANES;
     w->run = run;
     w->index = index;
@@ -192,7 +207,8 @@ static void begin_warp(struct run *run, struct warp *w, uint32_t index, uint32_t
 }
 
 /* Runs the block's warps in turn until all have ended. */
-static void run_block(struct run *run, struct ptx_scratch *scratch, uint32_t threads, const uint32_t *block) {
+static void run_block(struct run *run, struct ptx_scratch *scratch, uint32_t threads, const uint32_t *block)
+{
     uint32_t warps = (threads + LANES - 1) / LANES, ended = 0;
     run->live = threads;
     memset(run->barriers, 0, sizeof run->barriers);
@@ -230,7 +246,8 @@ static void run_block(struct run *run, struct ptx_scratch *scratch, uint32_t thr
     }
 }
 
-CUresult ptx_run(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct ptx_scratch *scratch) {
+CUresult ptx_run(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct ptx_scratch *scratch)
+{
     uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
     struct run run = {
         .code = kernel->code,

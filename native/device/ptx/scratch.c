@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct ptx_scratch *ptx_scratch_open(void) {
+struct ptx_scratch *ptx_scratch_open(void)
+{
     return calloc(1, sizeof(struct ptx_scratch));
 }
 
-static void drop_files(struct ptx_scratch *scratch) {
+static void drop_files(struct ptx_scratch *scratch)
+{
     while (scratch->files) {
         struct register_file *file = scratch->files;
         scratch->files = file->next;
@@ -17,12 +19,14 @@ static void drop_files(struct ptx_scratch *scratch) {
     }
 }
 
-void ptx_scratch_forget(struct ptx_scratch *scratch) {
+void ptx_scratch_forget(struct ptx_scratch *scratch)
+{
     for (struct register_file *file = scratch->files; file; file = file->next)
         file->code = NULL;
 }
 
-void ptx_scratch_close(struct ptx_scratch *scratch) {
+void ptx_scratch_close(struct ptx_scratch *scratch)
+{
     if (!scratch)
         return;
     drop_files(scratch);
@@ -34,7 +38,8 @@ void ptx_scratch_close(struct ptx_scratch *scratch) {
 }
 
 /* Grows a zeroed buffer; old contents are of no interest. */
-static bool at_least(char **buffer, size_t *have, size_t wanted) {
+static bool at_least(char **buffer, size_t *have, size_t wanted)
+{
     if (*have >= wanted)
         return true;
     free(*buffer);
@@ -43,7 +48,8 @@ static bool at_least(char **buffer, size_t *have, size_t wanted) {
     return *buffer != NULL;
 }
 
-bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warps) {
+bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warps)
+{
     const struct ptx_code *code = run->code;
     if (scratch->warp_count < warps) {
         free(scratch->warps);
@@ -75,7 +81,8 @@ bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warp
     return true;
 }
 
-static struct register_file *new_file(uint32_t bytes) {
+static struct register_file *new_file(uint32_t bytes)
+{
     struct register_file *file = calloc(1, sizeof *file);
     size_t rounded = ((size_t)bytes + 63) / 64 * 64;
     if (file && !(file->registers = aligned_alloc(64, rounded))) {
@@ -87,7 +94,8 @@ static struct register_file *new_file(uint32_t bytes) {
     return file;
 }
 
-static void fill_constants(struct register_file *file, const struct ptx_code *code) {
+static void fill_constants(struct register_file *file, const struct ptx_code *code)
+{
     for (uint32_t i = 0; i < code->constant_count; i++) {
         const struct constant *constant = &code->constants[i];
         char *at = file->registers + constant->at;
@@ -98,13 +106,15 @@ static void fill_constants(struct register_file *file, const struct ptx_code *co
     }
 }
 
-static void broadcast(char *registers, uint32_t at, uint32_t value) {
+static void broadcast(char *registers, uint32_t at, uint32_t value)
+{
     if (at)
         for (uint32_t l = 0; l < LANES; l++)
             ((uint32_t *)(void *)(registers + at))[l] = value;
 }
 
-static void fill_thread_indices(const struct run *run, char *registers, uint32_t warp) {
+static void fill_thread_indices(const struct run *run, char *registers, uint32_t warp)
+{
     const uint32_t *at = run->code->specials, *block = run->launch->block;
     uint32_t thread = warp * LANES;
     uint32_t x = thread % block[0], y = thread / block[0] % block[1], z = thread / block[0] / block[1];
@@ -123,7 +133,8 @@ static void fill_thread_indices(const struct run *run, char *registers, uint32_t
     }
 }
 
-static void fill_lanes(const struct run *run, char *registers, uint32_t warp) {
+static void fill_lanes(const struct run *run, char *registers, uint32_t warp)
+{
     const uint32_t *at = run->code->specials;
     broadcast(registers, at[SPECIAL_WARPID], warp);
     for (uint32_t l = 0; l < LANES; l++) {
@@ -140,7 +151,8 @@ static void fill_lanes(const struct run *run, char *registers, uint32_t warp) {
     }
 }
 
-static void fill_launch(const struct run *run, char *registers) {
+static void fill_launch(const struct run *run, char *registers)
+{
     const uint32_t *at = run->code->specials;
     const struct ptx_launch *launch = run->launch;
     uint32_t warps = (launch->block[0] * launch->block[1] * launch->block[2] + LANES - 1) / LANES;
@@ -156,7 +168,8 @@ static void fill_launch(const struct run *run, char *registers) {
 }
 
 /* Gives the warp a register file in which all that it may read without writing is in place. */
-bool scratch_take(struct ptx_scratch *scratch, struct run *run, struct warp *w, const uint32_t *block) {
+bool scratch_take(struct ptx_scratch *scratch, struct run *run, struct warp *w, const uint32_t *block)
+{
     struct register_file *file = scratch->files;
     if (file)
         scratch->files = file->next;
@@ -185,7 +198,8 @@ bool scratch_take(struct ptx_scratch *scratch, struct run *run, struct warp *w, 
     return true;
 }
 
-void scratch_give(struct ptx_scratch *scratch, struct warp *w) {
+void scratch_give(struct ptx_scratch *scratch, struct warp *w)
+{
     w->file->next = scratch->files;
     scratch->files = w->file;
     w->file = NULL;
