@@ -1,4 +1,4 @@
-"""What whole commands share: no process outlives its test, and one browser serves a file of tests."""
+"""One browser serves a file of tests."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.standins.browser import Browser
-from tests.standins.started import end_all
-
-
-@pytest.fixture(autouse=True)
-def _no_process_outlives_its_test() -> Iterator[None]:
-    yield
-    end_all()
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,12 @@ Publishes = Callable[[str, int], None]
 
 
 @pytest.fixture
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether to simulate as many runs as the page tells of (`--full`), or enough to notice a fault."""
+    return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture
 def publishes() -> Publishes:
     """Check that the page says this number: the pattern's only group, whatever the line breaks."""
     text = " ".join(PAGE.read_text().split())

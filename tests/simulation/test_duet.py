@@ -110,26 +110,31 @@ def judged(data: DuetData, scenario: str = "single-stream", named: tuple[str, ..
 
 
 @pytest.mark.parametrize("overhead", [0.0, 0.01, 0.03, 0.05, 0.10])
-def test_the_injected_difference_is_inside_the_interval(overhead: float, publishes: Publishes) -> None:
-    inside, widths = 0, []
-    for seed in range(300):
+def test_the_injected_difference_is_inside_the_interval(overhead: float, publishes: Publishes, full: bool) -> None:
+    inside, widths, runs = 0, [], 300 if full else 60
+    for seed in range(runs):
         found = estimate(duet(seed, overhead)[0])
         low, high = found.ci95_percent
         inside += low <= 100 * overhead <= high
         widths.append(found.half_width_percent)
     assert np.median(widths) == pytest.approx(0.46, abs=0.05)
-    assert inside / 300 >= 0.93
-    publishes(rf"\| {100 * overhead:g} % \| \d+ of 1000 \| (\d+) of 300 \|", inside)
+    # 53 of 60: a right interval is called wrong by 1 set of seeds in 100, one that covers 80 % passes in 7.
+    assert inside / runs >= (0.93 if full else 0.88)
+    if full:
+        publishes(rf"\| {100 * overhead:g} % \| \d+ of 1000 \| (\d+) of 300 \|", inside)
 
 
-def test_two_equal_sides_are_rarely_called_different(publishes: Publishes) -> None:
+def test_two_equal_sides_are_rarely_called_different(publishes: Publishes, full: bool) -> None:
     for seed in range(5):
         data = duet(seed, 0.0)[0]
         assert resolution(data).contains_zero is not differs(estimate(data))
     # 5.9 % of 1000 seeds: 5 % by design, and a little for stopping on a width that happened to look small.
-    wrong = sum(differs(estimate(duet(seed, 0.0)[0])) for seed in range(400))
-    assert wrong / 400 <= 0.06
-    publishes(r"\(estimate\) and in (\d+) of 400", wrong)
+    runs = 400 if full else 80
+    wrong = sum(differs(estimate(duet(seed, 0.0)[0])) for seed in range(runs))
+    # 10 of 80: the 5.9 % exceed that in 1 set of seeds in 100, an error of 20 % in 95 of them.
+    assert wrong / runs <= (0.06 if full else 0.125)
+    if full:
+        publishes(r"\(estimate\) and in (\d+) of 400", wrong)
 
 
 @pytest.mark.parametrize(("overhead", "verdict"), [(0.032, "pass"), (0.06, "fail")])
@@ -170,10 +175,10 @@ def test_both_sides_are_restarted_together() -> None:
     assert {pair.restart for pair in data.pairs} == set(range(data.restarts + 1))
 
 
-def test_a_long_duet_replaces_its_workers_often_enough_to_see_their_luck(publishes: Publishes) -> None:
+def test_a_long_duet_replaces_its_workers_often_enough_to_see_their_luck(publishes: Publishes, full: bool) -> None:
     def inside(restart_every_s: float) -> int:
         found = 0
-        for seed in range(30):
+        for seed in range(30 if full else 6):
             machine = Machine(seed)
             a, b = Lucky(machine, 200e6), Lucky(machine, 200e6)
             plan = DuetPlan(StopRule(0.05, 10_000, 1800.0), restart_every_s, seed=seed)
@@ -182,8 +187,11 @@ def test_a_long_duet_replaces_its_workers_often_enough_to_see_their_luck(publish
             found += low <= 0.0 <= high
         return found
 
-    often, four_times = inside(between_restarts_s(1800.0, 1)), inside(1800.0 / 4)
-    assert often >= 27
+    often = inside(between_restarts_s(1800.0, 1))
+    assert often >= (27 if full else 5)
+    if not full:
+        return
+    four_times = inside(1800.0 / 4)
     assert four_times <= 24, "as it was before"
     publishes(r"half an hour held the truth in (\d+) of 30", often)
     publishes(r"with four restarts in (\d+) of 30", four_times)

@@ -1,11 +1,15 @@
-"""The command line as a user types it, and a suite that is done in seconds."""
+"""The command line as a process and as a function, and a suite that is done in seconds."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+from gputax.cli.main import main
 
 # Small enough for a test, large enough that every scenario of LoadGen really runs.
 TINY_SUITE = """
@@ -44,3 +48,12 @@ def run_gputax(*words: str, cwd: Path, timeout: float = 120, **environment: str)
         timeout=timeout,
         env={**os.environ, **environment},
     )
+
+
+def call_gputax(*words: str) -> subprocess.CompletedProcess[str]:
+    """Call the command line in this process, with what it writes kept as a pipe would."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(words)
+    stdout, stderr = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(["gputax", *words], code, stdout, stderr)

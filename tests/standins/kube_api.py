@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import parse_qs, urlsplit
 
+from gputax.environments import kubernetes
 from gputax.environments.environment import Environment
 
 KINDS = {
@@ -340,11 +342,7 @@ def play_pod(pod: dict[str, Any]) -> None:
     }
 
 
-def start_and_kill(environment: Environment) -> None:
-    """Let an environment make its pod, and end the worker that cannot speak: this API server has no exec."""
-    process = environment.start()
-    process.kill()
-    process.wait(10)
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        assert pipe
-        pipe.close()
+def start_without_worker(environment: Environment) -> None:
+    """Let an environment make its pod; nothing is started in it, for this API server has no exec."""
+    with patch.object(kubernetes, "ChildProcess"):
+        environment.start()

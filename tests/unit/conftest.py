@@ -1,4 +1,4 @@
-"""An API server in memory that KUBECONFIG names."""
+"""An API server in memory that KUBECONFIG names; pods run in it as soon as they are made."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.standins.kube_api import KubeApi
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeApi]:
     server = KubeApi()
+    server.plays_pods = True
     (tmp_path / "config").write_text(server.kubeconfig())
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     yield server

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
-from collections.abc import Callable
 
 import click
 import pytest
@@ -18,8 +15,6 @@ from gputax.cli.advise import advise as advise_verb
 from gputax.cli.advise_table import advise_table, shown_rows
 from gputax.errors import ResultsError, UsageError
 from tests.builders.sharing_records import CPU, cell, cells, contention, partition, record, turns
-
-Gputax = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def call(*words: str) -> object:
@@ -142,15 +137,3 @@ def test_texts_of_a_file_cannot_paint_the_terminal() -> None:
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "red[/bold]" in text
-
-
-@pytest.mark.parametrize("words", [["--help"], ["results/x", "--slo", "p99=50"]])
-def test_help_and_usage_errors_import_nothing_heavy(words: list[str]) -> None:
-    code = (
-        f"import sys; sys.argv = ['gputax', 'advise', *{words}]\n"
-        "from gputax.cli.main import main\n"
-        "main()\n"
-        "print('HEAVY', sorted({'numpy', 'pydantic', 'rich', 'scipy', 'pyarrow'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "HEAVY []" in done.stdout

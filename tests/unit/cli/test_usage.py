@@ -62,17 +62,3 @@ def test_help_of_every_verb(gputax: Gputax) -> None:
         done = gputax(verb, "--help")
         assert done.returncode == 0, done.stderr
         assert "Usage:" in done.stdout
-
-
-def test_help_imports_nothing_heavy() -> None:
-    import sys
-
-    code = (
-        "import sys; sys.argv = ['gputax', '--help']\n"
-        "from gputax.cli.main import main\n"
-        "main()\n"
-        "heavy = {'numpy', 'onnx', 'onnxruntime', 'pydantic', 'rich', 'pyarrow', 'scipy', 'mlperf_loadgen'}\n"
-        "print('HEAVY', sorted(heavy & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "HEAVY []" in done.stdout

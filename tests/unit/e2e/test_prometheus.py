@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from e2e import packages, prometheus
+from e2e import prometheus
 from e2e.layout import Layout
 
 LAYOUT = Layout(Path("/run-directory"))
@@ -46,16 +45,6 @@ def test_it_scrapes_every_second_and_listens_on_loopback_and_keeps_little(monkey
     assert any(word.startswith("--storage.tsdb.retention.size=") for word in words)
     parsed = json.loads(prometheus.scrape_configuration(Path("/targets.json")))
     assert parsed["global"]["scrape_interval"] == "1s"
-
-
-def test_prometheus_own_tool_takes_the_configuration(tmp_path: Path) -> None:
-    if "prometheus" in packages.missing_packages():
-        pytest.skip("Debian's prometheus is not installed; make e2e installs it")
-    path, targets = tmp_path / "prometheus.yaml", tmp_path / "targets.json"
-    targets.write_text(json.dumps(prometheus.targets_of([pod("one")])))
-    path.write_text(prometheus.scrape_configuration(targets))
-    done = subprocess.run(["promtool", "check", "config", path], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 class ScriptedApi:

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gputax.environments.own_directory import OWNER, own_directory
-
-HOLDS_ONE = """
-import sys
-from pathlib import Path
-from gputax.environments.own_directory import own_directory
-with own_directory("test", Path(sys.argv[1])) as directory:
-    print(directory, flush=True)
-    sys.stdin.read()
-"""
 
 
 @pytest.fixture
@@ -33,20 +22,6 @@ def test_it_is_below_the_temporary_directory_and_only_ours(place: Path) -> None:
         assert directory.stat().st_mode & 0o777 == 0o700
         (directory / "left").write_text("behind")
     assert list(place.iterdir()) == []
-
-
-def test_what_a_killed_process_left_is_removed_and_what_a_living_one_holds_is_not(place: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDS_ONE, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout
-        held = Path(other.stdout.readline().strip())
-        with own_directory("test"):
-            assert held.is_dir()
-        other.kill()
-    assert held.is_dir(), "killed: it could not remove it"
-    with own_directory("test"):
-        assert not held.exists()
 
 
 def test_directories_of_others_stay(place: Path) -> None:

@@ -11,7 +11,7 @@ from gputax.errors import UsageError
 from gputax.places import Places, environment_named
 from gputax.plan.driver import DriverChoice
 from gputax.plan.options import EnvironmentOptions
-from tests.standins.kube_api import KubeApi, start_and_kill
+from tests.standins.kube_api import KubeApi, start_without_worker
 
 SOFTWARE = DriverChoice("software")
 
@@ -25,7 +25,7 @@ def a_node_and_a_slow_device(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> N
 def variables_of_proxy(api: KubeApi) -> dict[str, str]:
     """Start a worker behind a proxy of its own and return what the proxy's container is given."""
     with Places(EnvironmentOptions(image="gputax:1", ready_timeout_s=10)) as places:
-        start_and_kill(environment_named("k8s+proxy", SOFTWARE, places))
+        start_without_worker(environment_named("k8s+proxy", SOFTWARE, places))
         pods: list[dict[str, Any]] = [each for each in api.objects.values() if each["kind"] == "Pod"]
         (proxy,) = [each for each in pods if "proxy" in each["metadata"]["name"]]
         return {each["name"]: each["value"] for each in proxy["spec"]["containers"][0]["env"] if "value" in each}

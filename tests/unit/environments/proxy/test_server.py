@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gputax.environments.proxy import server as proxy_server
-from gputax.environments.proxy.server import ProxyAddress, ProxyOptions, own_proxy, running_proxy, spin_of, transport_of
+from gputax.environments.proxy.server import ProxyAddress, ProxyOptions, running_proxy, spin_of, transport_of
 from gputax.errors import PreflightError, UsageError
 
 
@@ -91,36 +91,3 @@ def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_limits_are_passed_on_and_what_is_left_out_stays_the_proxys_own(scripted: Path) -> None:
     words = ProxyOptions(Path("/b"), memory_mb=64, spin="never").words(Path("/s"))
     assert words == [str(scripted), "--socket", "/s", "--backend", "/b", "--memory-mb", "64", "--spin", "never"]
-
-
-def test_a_proxy_serves_while_it_is_needed_and_leaves_nothing(scripted: Path) -> None:
-    scripted.write_text('#!/bin/sh\ntrap "exit 0" TERM\necho "{\\"ready\\": true}"\nwhile :; do sleep 0.05; done\n')
-    with own_proxy(ProxyOptions(Path("/b")), {"PATH": "/usr/bin:/bin"}) as address:
-        directory = address.socket.parent
-        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    assert not directory.exists()
-
-
-def test_one_that_does_not_obey_is_ended_all_the_same(scripted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_server, "END_TIMEOUT_S", 0.3)
-    scripted.write_text('#!/bin/sh\ntrap "" TERM\necho "{\\"ready\\": true}"\nwhile :; do sleep 0.05; done\n')
-    with own_proxy(ProxyOptions(Path("/b")), {"PATH": "/usr/bin:/bin"}):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("script", "words"),
-    [
-        ("echo no device >&2; exit 3", "no device"),
-        ("echo garbage", "garbage"),
-        ("echo '{\"ready\": false}'", "false"),
-        ("exec sleep 60", "it said nothing"),
-    ],
-)
-def test_one_that_does_not_start_is_told_by_its_last_words(scripted: Path, script: str, words: str) -> None:
-    scripted.write_text(f"#!/bin/sh\n{script}\n")
-    with (
-        pytest.raises(PreflightError, match=f"the GPU proxy did not start: .*{words}"),
-        own_proxy(ProxyOptions(Path("/b")), {"PATH": "/usr/bin:/bin"}),
-    ):
-        pass

@@ -13,7 +13,7 @@ from gputax.places import Places, environment_named
 from gputax.plan.options import EnvironmentOptions
 from gputax.sharing.kubernetes.environment import KubernetesTechnique
 from tests.standins.gpu_node import NODE, GpuNode
-from tests.standins.kube_api import KubeApi, play_pod, start_and_kill
+from tests.standins.kube_api import KubeApi, play_pod, start_without_worker
 
 SHARED = {"nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.replicas": "4"}
 Started = Callable[[str], KubernetesTechnique]
@@ -35,7 +35,7 @@ def started() -> Iterator[Started]:
         def start(name: str) -> KubernetesTechnique:
             environment = environment_named(name, places=places)
             assert isinstance(environment, KubernetesTechnique)
-            start_and_kill(environment)
+            start_without_worker(environment)
             return environment
 
         yield start

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -166,13 +165,6 @@ def test_we_our_children_and_named_helpers_are_no_foreigners(nvml: Any, plant: P
     sample = sampler(root, own_pids=(700005,)).sample()
     assert sample.processes == 6
     assert sample.foreign_pids == (700004, 700006)
-
-
-def test_a_real_child_is_no_foreigner(nvml: Any) -> None:
-    with subprocess.Popen(["sleep", "5"]) as child:
-        nvml.pids = [os.getpid(), child.pid, 1]
-        assert sampler().sample().foreign_pids == (1,)
-        child.kill()
 
 
 def test_in_a_pid_namespace_foreigners_are_known_only_if_we_find_ourselves(nvml: Any, plant: Plant) -> None:

@@ -9,8 +9,6 @@ import json
 import os
 import resource
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -159,18 +157,6 @@ def test_a_process_waits_for_one_that_builds(small_bert: Workload, models: Path)
         assert not path.exists()
     waiter.join(30)
     assert done[0].notes
-
-
-def test_two_processes_build_it_once(models: Path) -> None:
-    code = (
-        "from gputax.worker.workloads import load_workload\n"
-        "from gputax.worker.workloads.weights import ensure\n"
-        "print(ensure(load_workload('resnet50'), 'fp16').notes)"
-    )
-    started = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    notes = [process.communicate(timeout=60)[0] for process in started]
-    assert [process.returncode for process in started] == [0, 0]
-    assert sum("built with seed" in note for note in notes) == 1
 
 
 def test_what_another_process_built_in_between_is_used(

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.manifests.built import OVERLAYS, REPOSITORY, built_from, one
-from tests.unit.manifests.site import Site
+from tests.process.manifests.built import OVERLAYS, REPOSITORY, built_from, one
+from tests.process.manifests.site import Site
 
 INSTALLS = ("install-cert-manager", "install-kube-prometheus", "install-gpu-operator", "install-nvidia-device-plugin")
 DEPLOYS = ("deploy-ts", "deploy-mps", "deploy-mig", "deploy-cpu")

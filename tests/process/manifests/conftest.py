@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.manifests.built import REPOSITORY
-from tests.unit.manifests.site import STAND_IN, SYSTEM, Site
+from tests.process.manifests.built import REPOSITORY
+from tests.process.manifests.site import STAND_IN, SYSTEM, Site
 
 
 @pytest.fixture

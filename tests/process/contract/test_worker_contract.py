@@ -172,7 +172,7 @@ def test_an_engine_that_throws_is_answered_with_its_cause_and_ends_the_worker_cl
     assert error["kind"] == "EngineError"
     assert "synthetic failure after 5 runs" in error["what"]
     assert worker.process.wait(timeout=10) == 0, "LoadGen's abort code 134 must not appear"
-    assert time.monotonic() - started < 15, "and nobody waits for the 600 s of the load"
+    assert time.monotonic() - started < 60, "and nobody waits for the 600 s of the load"
 
 
 def test_ends_when_the_coordinator_is_gone_in_the_middle_of_a_load(worker: Coordinator) -> None:

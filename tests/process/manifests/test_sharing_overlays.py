@@ -10,7 +10,7 @@ from lightkube import codecs
 
 from gputax.plan.techniques import TECHNIQUES
 from gputax.sharing.flavours.plugin_files import EXCLUSIVE_KEY, plugin_files
-from tests.unit.manifests.built import KUBERNETES, OVERLAYS, Manifest, built, one
+from tests.process.manifests.built import KUBERNETES, OVERLAYS, Manifest, built, one
 
 STRATEGY = "nvidia.com/gpu.sharing-strategy"
 GKE = "cloud.google.com/gke-"

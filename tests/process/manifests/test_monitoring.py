@@ -12,7 +12,7 @@ from lightkube import codecs
 
 from gputax.worker.tenant.metrics import TenantMetrics
 from gputax.worker.tenant.tally import Tally
-from tests.unit.manifests.built import KUBERNETES, OVERLAYS, Manifest, built, one
+from tests.process.manifests.built import KUBERNETES, OVERLAYS, Manifest, built, one
 
 USERS_QUERY = "avg(sum(rate(inference_time_seconds_sum[2m])) / sum(rate(inference_time_seconds_count[2m])))"
 DASHBOARD: dict[str, Any] = json.loads((KUBERNETES / "monitoring/grafana-dashboard.json").read_text())
