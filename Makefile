@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-QUIET := tests/quiet
+FAST := $(addprefix tests/,smoke unit golden contract simulation)
+SLOW := $(addprefix tests/,process docs native browser)
 TOUR := micro:operation,micro:launch,micro:allocate,micro:copy-in-100MB,micro:copy-out-100MB
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help run test fuzz lint e2e bench native test-torch pins generated manifests clean
+.PHONY: help run test test-all fuzz lint e2e bench native test-torch pins generated manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
@@ -31,10 +32,14 @@ run: $(VENV)/.installed native  ## measure this machine: inference, its resoluti
 native:  ## build the software CUDA device, libvgpu and the GPU proxy into native/build (gcc and make)
 	$(MAKE) -C native
 
-test: $(VENV)/.installed-dev native  ## all tests that need no GPU, no network and no torch (under ten minutes on two cores)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix --ignore ,$(QUIET))
+test: $(VENV)/.installed-dev native  ## the fast tests: no process but one per verb, no network, no GPU (under three minutes on two cores)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(FAST)
+
+test-all: $(VENV)/.installed-dev native  ## the other tests: processes, documented commands, sanitizers, fuzz, browser, full simulations, timing
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(SLOW)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --full tests/simulation
 	@# Ground truth in time is checked with the machine to itself.
-	$(BIN)/python -m pytest $(QUIET)
+	$(BIN)/python -m pytest tests/quiet
 
 fuzz:  ## the long fuzz run of ring, socket and calls: ten minutes each, with the corpus of the repository
 	$(MAKE) -C native fuzz
