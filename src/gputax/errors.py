@@ -13,7 +13,8 @@ GputaxError            1    what happened, where, what to do next
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 
@@ -102,9 +103,20 @@ def error_from_dict(data: dict[str, Any]) -> GputaxError:
     )
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a name that is not in `known`, with the nearest one that is."""
+def unknown_name(
+    kind: str, name: str, known: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
+) -> UsageError:
+    """Return the error for a name that is not in `known`, with the one that was meant where that is clear."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    meant = _meant(name.lower(), names, synonyms)
+    hint = f"did you mean {meant!r}? " if meant else ""
     return UsageError(f"unknown {kind} {name!r}", next_step=f"{hint}known: {', '.join(names)}")
+
+
+def _meant(name: str, names: list[str], synonyms: Mapping[str, str]) -> str:
+    """Return what others call so, what begins so, or what is spelled nearly so; a wrong hint is worse than none."""
+    if name in synonyms:
+        return synonyms[name]
+    longer = [each for each in names if name and each.lower().startswith(name)]
+    near = longer or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return near[0] if near else ""

@@ -56,6 +56,31 @@ ENVIRONMENTS = tuple(ROWS)
 LOCAL_ENVIRONMENTS = tuple(name for name, row in ROWS.items() if row.needs == "this machine")
 SHARED_PLACES = ("bare", "k8s")
 
+SYNONYMS = {
+    "kubernetes": "k8s",
+    "kube": "k8s",
+    "k3s": "k8s",
+    "pod": "k8s",
+    "gke": "k8s",
+    "cluster": "k8s",
+    "kubernetes+proxy": "k8s+proxy",
+    "docker": "container",
+    "podman": "container",
+    "local": "bare",
+    "host": "bare",
+    "baremetal": "bare",
+    "bare-metal": "bare",
+    "proxy": "bare+proxy",
+    "xen": "k8s+xen",
+    "mps": "k8s+mps",
+    "mig": "k8s+mig",
+    "time-slicing": "k8s+time-slicing",
+    "ssh": "ssh:HOST",
+    "remote": "ssh:HOST",
+}
+
+LOCAL_SYNONYMS = {name: meant for name, meant in SYNONYMS.items() if meant in LOCAL_ENVIRONMENTS}
+
 
 class Places:
     """Opened by a command that starts workers, closed when it ends; environments of this machine need nothing of it."""
@@ -125,7 +150,7 @@ def environment_named(
 def local_environment(name: str, driver: DriverChoice | None = None) -> LocalEnvironment:
     """Return an environment of this machine."""
     if name not in LOCAL_ENVIRONMENTS:
-        raise unknown_name("environment of this machine", name, LOCAL_ENVIRONMENTS)
+        raise unknown_name("environment of this machine", name, LOCAL_ENVIRONMENTS, LOCAL_SYNONYMS)
     environment: LocalEnvironment = ROWS[name].load()(driver)
     return environment
 
@@ -139,7 +164,7 @@ def _row(name: str) -> Row:
     parsed = EnvironmentName.parse(name)
     row = ROWS.get("ssh:HOST" if parsed.place == SSH and parsed.host and not parsed.added else name)
     if row is None:
-        raise unknown_name("environment", name, ENVIRONMENTS)
+        raise unknown_name("environment", name, ENVIRONMENTS, SYNONYMS)
     return row
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gputax.cli.gate import EXIT_BUDGET_EXCEEDED, EXIT_INCONCLUSIVE
-from gputax.cli.lists import AtLeast, counts
+from gputax.cli.duet import EXIT_BUDGET_EXCEEDED, EXIT_INCONCLUSIVE
+from gputax.cli.options import AtLeast, counts
 from gputax.errors import UsageError
 
 if TYPE_CHECKING:

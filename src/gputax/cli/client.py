@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gputax.cli.durations import seconds
-from gputax.cli.lists import AtLeast
-from gputax.cli.options import words_given
+from gputax.cli.options import Verb, as_json, options, own, seconds, variable_options, words_given
 from gputax.errors import UsageError, unknown_name
-from gputax.plan.cells import DEVICES, PRECISIONS, Setup
+from gputax.plan.cells import Setup, absolute, device_named, precision_named
 from gputax.plan.driver import driver_choice, refuse_driver_contradictions
 from gputax.plan.engines import waiting_passively
 from gputax.plan.micro import MICRO, OPERATIONS, engine_for
-from gputax.plan.techniques import TECHNIQUES
+from gputax.plan.options import TENANTS, declared
+from gputax.plan.techniques import SYNONYMS, TECHNIQUES
 from gputax.plan.workloads import WORKLOADS, workload_facts
 
 if TYPE_CHECKING:
@@ -34,33 +33,32 @@ _RATES = f"e.g. --rate 20/s or --rate 0.5, at most {MOST_PER_S}/s; 5 in a minute
 _TIMES_NS = {"us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
-@click.command()
-@click.option(
-    "--workload", default="yolos-small", show_default=True, help=f"One of {', '.join(WORKLOADS)}, {MICRO}:OPERATION."
+@click.command(cls=Verb)
+@options(
+    declared("workload", help=f"One of {', '.join(WORKLOADS)}, {MICRO}:OPERATION.", default="yolos-small"),
+    declared("engine", help="onnx, torch, synthetic or driver, with :KEY=VALUE,… [default: onnx]"),
+    declared("device"),
+    declared("batch", help="Samples of one run."),
+    declared("precision"),
+    declared("threads"),
+    declared("weights"),
+    own("port", "Of /metrics; 0: any free.", 8000, least=0, most=65535, short=True, show_default=True, group=TENANTS),
+    own("address", "Where /metrics listens.", "0.0.0.0", show_default=True, group=TENANTS),
+    own("duration", "e.g. 90s or 10m. [default: until SIGTERM or Ctrl-C]", short=True, metavar="TIME"),
+    own("warmup", "Seconds that are not counted.", 1.0, least=0, show_default=True),
+    own("rate", "Poisson arrivals per second: 20/s, 0.5. [default: a closed loop]", short=True, metavar="R/s"),
+    own("goodput", "Count what was done within e.g. 100ms.", short=True, metavar="TIME"),
+    own(
+        "technique",
+        "How the device is shared: a label only.",
+        metavar="NAME",
+        variable=TECHNIQUE_VARIABLE,
+        group=TENANTS,
+    ),
+    declared("seed", help="Of weights, inputs and arrivals."),
+    as_json("Write the summary to stdout as JSON."),
 )
-@click.option("--engine", default="", help="onnx, torch, synthetic or driver, with :KEY=VALUE,… [default: onnx]")
-@click.option(
-    "--device", default="auto", show_default=True, help="auto, cpu, cuda, software; never replaced in silence."
-)
-@click.option("--batch", default=1, show_default=True, type=click.IntRange(1), help="Samples of one run.")
-@click.option("--precision", default="fp32", show_default=True, help="fp32, or fp16 where the device has it.")
-@click.option("--threads", default=0, type=click.IntRange(0, 1024), help="CPU threads. [default: affinity and quota]")
-@click.option("--weights", default="", help="Your own ONNX file, or `official`. [default: seeded]")
-@click.option(
-    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Of /metrics; 0: any free."
-)
-@click.option("--address", default="0.0.0.0", show_default=True, help="Where /metrics listens.")
-@click.option("--duration", default="", metavar="TIME", help="e.g. 90s or 10m. [default: until SIGTERM or Ctrl-C]")
-@click.option("--warmup", default=1.0, show_default=True, type=AtLeast(0), help="Seconds that are not counted.")
-@click.option(
-    "--rate", default="", metavar="R/s", help="Poisson arrivals per second: 20/s, 0.5. [default: a closed loop]"
-)
-@click.option("--goodput", default="", metavar="TIME", help="Count what was done within e.g. 100ms.")
-@click.option(
-    "--technique", default="", envvar=TECHNIQUE_VARIABLE, metavar="NAME", help="How the device is shared: a label only."
-)
-@click.option("--seed", default=7, show_default=True, type=click.IntRange(0), help="Of weights, inputs and arrivals.")
-@click.option("--json", "as_json", is_flag=True, help="Write the summary to stdout as JSON.")
+@variable_options
 def client(port: int, address: str, goodput: str, as_json: bool, **chosen: Any) -> int:
     """Run inferences one after the other, and show their times at /metrics.
 
@@ -78,9 +76,10 @@ def client(port: int, address: str, goodput: str, as_json: bool, **chosen: Any) 
 
 
 def _plan(chosen: dict[str, Any]) -> TenantPlan:
-    for kind, known in (("device", DEVICES), ("precision", PRECISIONS), ("technique", ("", *TECHNIQUES))):
-        if chosen[kind] not in known:
-            raise unknown_name(kind, chosen[kind], filter(None, known))
+    device_named(chosen["device"])
+    precision_named(chosen["precision"])
+    if chosen["technique"] not in ("", *TECHNIQUES):
+        raise unknown_name("technique", chosen["technique"], TECHNIQUES, SYNONYMS)
     workload, batch = chosen["workload"], chosen["batch"]
     if workload not in OPERATIONS and workload.partition(":")[0] == MICRO:
         raise UsageError(f"a tenant runs one operation of {MICRO}", next_step=f"--workload {next(iter(OPERATIONS))}")
@@ -91,7 +90,7 @@ def _plan(chosen: dict[str, Any]) -> TenantPlan:
         device=chosen["device"],
         precision=chosen["precision"],
         threads=chosen["threads"],
-        weights=_path(chosen["weights"]),
+        weights=absolute(chosen["weights"]),
         sample_count=max(SAMPLES, batch),
         max_batch=batch,
         seed=chosen["seed"],
@@ -106,26 +105,24 @@ def _plan(chosen: dict[str, Any]) -> TenantPlan:
     return TenantPlan(setup, batch, chosen["warmup"], duration_s, rate_per_s, chosen["technique"])
 
 
-def _path(weights: str) -> str:
-    return str(Path(weights).expanduser().resolve()) if weights not in ("", "official") else weights
-
-
 def time_ns(text: str, option: str) -> int:
     """Return the nanoseconds of `100ms`, `0.5s` or `250us`; a number without a unit says too little."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|µs|ms|s)", text.strip())
     value = round(float(found[1]) * _TIMES_NS[found[2]]) if found else 0
     if value <= 0:
-        raise UsageError(f"{option} {text!r} is no time above zero", next_step=f"e.g. {option} 100ms")
+        raise UsageError(f"{option} {text!r} is not a time above zero", next_step=f"e.g. {option} 100ms")
     return value
 
 
 def _rate(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(/s)?", text.strip())
     if not found:
-        raise UsageError(f"--rate {text!r} is no rate per second: a plain number, with or without /s", next_step=_RATES)
+        raise UsageError(
+            f"--rate {text!r} is not a rate per second: a plain number, with or without /s", next_step=_RATES
+        )
     rate = float(found[1])
     if not rate:
-        raise UsageError(f"--rate {text!r} is no rate above zero", next_step=_RATES)
+        raise UsageError(f"--rate {text!r} is not a rate above zero", next_step=_RATES)
     if rate > MOST_PER_S:
         raise UsageError(f"--rate {text!r} is more than {MOST_PER_S}/s, the most there is", next_step=_RATES)
     return rate

@@ -14,6 +14,7 @@ from types import FrameType
 import click
 
 from gputax.cli.client_summary import Summary, one_line, progress_line
+from gputax.cli.progress import Line
 from gputax.worker.halt import Halt
 from gputax.worker.tenant.client import Course, TenantPlan, run_tenant
 from gputax.worker.tenant.metrics import MetricsServer, TenantMetrics
@@ -108,14 +109,14 @@ class Voice:
     """Speaks on stderr: a line every ten seconds, or on a terminal one line that is rewritten."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self.interval_s = LIVE_EVERY_S if self._terminal else LINE_EVERY_S
+        self._line = Line(sys.stderr)
+        self.interval_s = LIVE_EVERY_S if self._line.terminal else LINE_EVERY_S
         self._older = self._newer = (0.0, 0, 0)
+        self.clear = self._line.clear
 
     def say(self, text: str) -> None:
         """Say one thing for good."""
-        self.clear()
-        print(f"gputax: {text}", file=sys.stderr, flush=True)
+        self._line.say(f"gputax: {text}")
 
     def progress(self, tally: Tally, course: Course) -> None:
         """Say how fast it was in the last seconds."""
@@ -129,10 +130,4 @@ class Voice:
         then_s, runs, sum_ns = self._older if recent else self._newer
         if not recent:
             self._older, self._newer = self._newer, (now_s, counts.runs, counts.sum_ns)
-        line = progress_line(counts, counts.runs - runs, counts.sum_ns - sum_ns, now_s - then_s)
-        print(line, end="\x1b[K\r" if self._terminal else "\n", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Take the live line away."""
-        if self._terminal:
-            print("\x1b[K", end="\r", file=sys.stderr, flush=True)
+        self._line.show(progress_line(counts, counts.runs - runs, counts.sum_ns - sum_ns, now_s - then_s))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
-from gputax.cli.gate import exit_code
+from gputax.cli.duet import exit_code
 from gputax.errors import UsageError
 from gputax.plan.suites import wanted_budgets
 

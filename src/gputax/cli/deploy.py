@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gputax import __version__
-from gputax.cli.durations import seconds
-from gputax.cli.lists import names
+from gputax.cli.options import Verb, names, options, own, seconds
 from gputax.errors import PreflightError, UsageError, unknown_name
+from gputax.plan.cells import DEVICE_SYNONYMS
+from gputax.plan.options import GKE, OUTPUT, PLACE, PRICE, declared
 
 if TYPE_CHECKING:
     from gputax.deploy.plan import Plan
@@ -26,57 +27,43 @@ GKE_OPTIONS = ("project", "zone", "machine", "accelerator", "spot", "max_nodes",
 CURRENT_OPTIONS = ("context", "device_plugin", "price_per_hour")
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("provider", default="current", metavar="[current|gke]")
-@click.option(
-    "--out", default="results/baseline", show_default=True, help="Where results and the deployment's files go."
+@options(
+    declared("out", help="Where results and the deployment's files go.", default="results/baseline", show_default=True),
+    declared("suite", help="quick, standard or mlperf.", default="standard"),
+    declared("workload", help="What the Job measures; a comma list."),
+    declared("device", help="cuda, or cpu for a cluster without GPUs.", default="cuda"),
+    own("gpus", "GPUs of the pod; none with --device cpu.", 1, least=1, most=16, show_default=True, group=PLACE),
+    own("cpus", "Whole CPUs of the pod. [default: 2; gke: all but one]", 0, least=0, group=PLACE),
+    own("memory", "Memory of the pod. [default: 4Gi; gke: 60 % of the machine's]", group=PLACE),
+    own("image", f"A finished image. [default: gputax:{__version__}; gke: built and pushed]", short=True, group=PLACE),
+    own("namespace", "Namespace of the Job.", "gputax", show_default=True, group=PLACE),
+    own("deadline", "When Kubernetes itself ends the Job.", "2h", show_default=True, group=PLACE),
+    own("idle-limit", "Every verb warns when a deployment is idle longer.", "2h", show_default=True, group=PLACE),
+    own("context", "current: the kubeconfig's context. [default: its current one]", group=PLACE),
+    own(
+        "device-plugin",
+        "current: whether NVIDIA's may be installed if missing.",
+        True,
+        negation="no-device-plugin",
+        group=PLACE,
+    ),
+    own("price-per-hour", "current: dollars per hour, to have it counted.", 0.0, least=0, group=PRICE),
+    own("project", "gke: project id. [default: gcloud's own setting]", short=True, group=GKE),
+    own("zone", "gke: zone.", "us-central1-a", short=True, show_default=True, group=GKE),
+    own("machine", "gke: machine type. [default: n1-standard-4, or what the GPU comes with]", group=GKE),
+    own("accelerator", "gke: GPU type; T4 will do.", "nvidia-tesla-t4", short=True, show_default=True, group=GKE),
+    own("spot", "gke: Spot nodes, cheaper, may be taken away.", False, group=GKE),
+    own("max-nodes", "gke: the pool scales from 0 to this.", 2, least=1, most=100, show_default=True, group=GKE),
+    own("cluster", "gke: the cluster's name.", "gpu-benchmark-cluster", show_default=True, group=GKE),
+    own("repository", "gke: Artifact Registry repository.", "gputax", show_default=True, group=GKE),
+    own("builder", "gke: builds the image.", "docker", choices=("docker", "podman"), show_default=True, group=GKE),
+    own("prices", "Your own price table (see docs/deploy.md). [default: ours, dated]", group=PRICE),
+    declared("dry-run", help="Write all manifests and commands; touch nothing."),
+    own("rerun", "Run the Job once more and replace its results.", False, group=OUTPUT),
+    own("yes", "Consent to the plan without a question.", False, short=True, group=OUTPUT),
 )
-@click.option("--suite", default="standard", show_default=True, help="quick, standard or mlperf.")
-@click.option("--workload", default="resnet50", show_default=True, help="What the Job measures; a comma list.")
-@click.option("--device", default="cuda", show_default=True, help="cuda, or cpu for a cluster without GPUs.")
-@click.option(
-    "--gpus", default=1, show_default=True, type=click.IntRange(1, 16), help="GPUs of the pod; none with --device cpu."
-)
-@click.option("--cpus", default=0, type=click.IntRange(0), help="Whole CPUs of the pod. [default: 2; gke: all but one]")
-@click.option("--memory", default="", help="Memory of the pod. [default: 4Gi; gke: 60 % of the machine's]")
-@click.option("--image", default="", help=f"A finished image. [default: gputax:{__version__}; gke: built and pushed]")
-@click.option("--namespace", default="gputax", show_default=True, help="Namespace of the Job.")
-@click.option("--deadline", default="2h", show_default=True, help="When Kubernetes itself ends the Job.")
-@click.option(
-    "--idle-limit", default="2h", show_default=True, help="Every verb warns when a deployment is idle longer."
-)
-@click.option("--context", default="", help="current: the kubeconfig's context. [default: its current one]")
-@click.option(
-    "--device-plugin/--no-device-plugin", default=True, help="current: whether NVIDIA's may be installed if missing."
-)
-@click.option(
-    "--price-per-hour", default=0.0, type=click.FloatRange(0), help="current: dollars per hour, to have it counted."
-)
-@click.option("--project", default="", help="gke: project id. [default: gcloud's own setting]")
-@click.option("--zone", default="us-central1-a", show_default=True, help="gke: zone.")
-@click.option("--machine", default="", help="gke: machine type. [default: n1-standard-4, or what the GPU comes with]")
-@click.option("--accelerator", default="nvidia-tesla-t4", show_default=True, help="gke: GPU type; T4 will do.")
-@click.option("--spot", is_flag=True, help="gke: Spot nodes, cheaper, may be taken away.")
-@click.option(
-    "--max-nodes",
-    default=2,
-    show_default=True,
-    type=click.IntRange(1, 100),
-    help="gke: the pool scales from 0 to this.",
-)
-@click.option("--cluster", default="gpu-benchmark-cluster", show_default=True, help="gke: the cluster's name.")
-@click.option("--repository", default="gputax", show_default=True, help="gke: Artifact Registry repository.")
-@click.option(
-    "--builder",
-    default="docker",
-    show_default=True,
-    type=click.Choice(["docker", "podman"]),
-    help="gke: builds the image.",
-)
-@click.option("--prices", default="", help="Your own price table (see docs/deploy.md). [default: ours, dated]")
-@click.option("--dry-run", is_flag=True, help="Write all manifests and commands; touch nothing.")
-@click.option("--rerun", is_flag=True, help="Run the Job once more and replace its results.")
-@click.option("--yes", is_flag=True, help="Consent to the plan without a question.")
 @click.pass_context
 def deploy(
     context: click.Context, /, provider: str, out: str, dry_run: bool, rerun: bool, yes: bool, **chosen: Any
@@ -130,7 +117,7 @@ def _choices(provider: str, chosen: dict[str, Any], dry_run: bool) -> dict[str, 
         raise unknown_name("suite", chosen["suite"], SUITES)
     names(chosen["workload"], "workload", WORKLOADS)
     if chosen["device"] not in ("cpu", "cuda"):
-        raise unknown_name("device", chosen["device"], ("cuda", "cpu"))
+        raise unknown_name("device", chosen["device"], ("cuda", "cpu"), DEVICE_SYNONYMS)
     common = {key: chosen[key] for key in ("suite", "workload", "device", "namespace")}
     common["gpus"] = chosen["gpus"] if chosen["device"] == "cuda" else 0
     common["deadline_s"] = int(seconds(chosen["deadline"], "--deadline"))

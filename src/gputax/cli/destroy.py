@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gputax.cli.durations import seconds
+from gputax.cli.options import seconds
 
 
 @click.command()

@@ -11,15 +11,14 @@ from typing import Any, TextIO
 
 import click
 
-from gputax.cli.environment_options import environment_options
-from gputax.cli.lists import AtLeast
+from gputax.cli.options import Verb, as_json, options, own, place_options, variable_options
 from gputax.doctor.machine import Finding, Status, diagnose, inspect_disk
 from gputax.doctor.native import native_facts
 from gputax.errors import GputaxError, PreflightError
 from gputax.places import ENVIRONMENTS, Places, environment_named, refuse_unknown
 from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import K8S, EnvironmentName
-from gputax.plan.options import EnvironmentOptions
+from gputax.plan.options import EnvironmentOptions, declared
 from gputax.worker.workloads.model_folder import models_folder
 
 LISTEN_S = 1.0
@@ -28,16 +27,19 @@ PLAIN_MARKS: dict[Status, str] = {"ok": "ok", "warn": "!", "fail": "x"}
 COLOURS: dict[Status, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-@click.command()
-@click.option("--env", "environment", default="bare", show_default=True, help=f"One of {', '.join(ENVIRONMENTS)}.")
-@click.option("--out", default="results", show_default=True, help="Where results would go.")
-@click.option("--resolution", is_flag=True, help="Run a short A/A: the smallest overhead this machine can resolve.")
-@click.option("--workload", default="resnet50", show_default=True, help="With --resolution: what runs.")
-@click.option("--engine", default="", help="With --resolution: what executes it. [default: onnx; micro: driver]")
-@click.option("--max-time", default=30.0, show_default=True, type=AtLeast(3), help="With --resolution: seconds.")
-@click.option("--json", "as_json", is_flag=True, help="Write findings and facts as JSON.")
-@click.option("--device", default="auto", show_default=True, help="k8s: cuda asks for a GPU.")
-@environment_options
+@click.command(cls=Verb)
+@options(
+    own("env", f"One of {', '.join(ENVIRONMENTS)}.", "bare", short=True, show_default=True, key="environment"),
+    declared("out", help="Where results would go.", default="results", show_default=True),
+    own("resolution", "Run a short A/A: the smallest overhead this machine can resolve.", False, short=True),
+    declared("workload", help="With --resolution: what runs."),
+    declared("engine", help="With --resolution: what executes it. [default: onnx; micro: driver]"),
+    own("max-time", "With --resolution: seconds.", 30.0, least=3, short=True, show_default=True),
+    as_json("Write findings and facts as JSON."),
+    declared("device", help="k8s: cuda asks for a GPU."),
+)
+@place_options
+@variable_options
 @click.pass_context
 def doctor(
     context: click.Context,

@@ -14,20 +14,25 @@ from types import FrameType
 
 import click
 
+from gputax.cli.options import Verb, options, own, variable_options
 from gputax.errors import UsageError, unknown_name
 from gputax.places import LOCAL_ENVIRONMENTS, local_environment
-from gputax.plan.cells import DEVICES
+from gputax.plan.cells import DEVICES, device_named
 from gputax.plan.driver import DriverChoice
+from gputax.plan.options import declared
 
 EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 126, 127
 # What a shell, a service or a scheduler sends to a program it started; the program decides, not we.
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--env", "environment", default="bare+proxy", show_default=True, help="Where the program runs.")
-@click.option("--device", default="auto", show_default=True, help="auto, cuda or software; never replaced in silence.")
-@click.option("--libcuda", default="", metavar="PATH", help="Another driver library, as a file or its directory.")
+@click.command(cls=Verb, context_settings={"ignore_unknown_options": True})
+@options(
+    own("env", "Where the program runs.", "bare+proxy", short=True, show_default=True, key="environment"),
+    declared("device", help="auto, cuda or software; fails instead of falling back to another device."),
+    declared("libcuda", help="Another driver library, as a file or its directory.", short=True),
+)
+@variable_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND...")
 def exec_(environment: str, device: str, libcuda: str, command: tuple[str, ...]) -> int:
     """Run any program of yours in an environment: a driver-API program behind the GPU proxy, for example.
@@ -36,10 +41,9 @@ def exec_(environment: str, device: str, libcuda: str, command: tuple[str, ...])
     """
     if environment not in LOCAL_ENVIRONMENTS:
         raise unknown_name("environment of this machine", environment, LOCAL_ENVIRONMENTS)
-    if device not in DEVICES or device == "cpu":
-        raise unknown_name("device", device, [name for name in DEVICES if name != "cpu"])
+    device_named(device, (name for name in DEVICES if name != "cpu"))
     if command[0].startswith("-"):
-        raise UsageError(f"{command[0]!r} is no command", next_step="gputax exec [OPTIONS] -- COMMAND...")
+        raise UsageError(f"{command[0]!r} is not a command", next_step="gputax exec [OPTIONS] -- COMMAND...")
     path = str(Path(libcuda).expanduser().resolve()) if libcuda else ""
     place = local_environment(environment, DriverChoice(device, path))
     with place.surroundings() as variables:

@@ -1,11 +1,231 @@
-"""What verbs take from the command line."""
+"""Turn the declared options into click's, group them in the help, and parse what click cannot."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import re
 import shlex
 import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
 
 import click
+
+from gputax.errors import UsageError, unknown_name
+from gputax.plan.options import GROUPS, OUTPUT, PLACE_OPTIONS, VARIABLE_OPTIONS, EnvironmentOptions, Option
+
+T = TypeVar("T")
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Declared(click.Option):
+    """A click option that knows its group and whether the short help shows it."""
+
+    def __init__(self, option: Option) -> None:
+        words = [f"--{option.name}" + (f"/--{option.negation}" if option.negation else ""), option.keyword]
+        super().__init__(
+            words,
+            default=None if option.multiple else option.default,
+            help=option.help + (f" [env: {option.variable}]" if option.variable else ""),
+            type=_type(option),
+            is_flag=isinstance(option.default, bool) or None,
+            multiple=option.multiple,
+            metavar=option.metavar or ("N" if type(option.default) in (int, float) else None),
+            show_default=option.show_default,
+            envvar=option.variable or None,
+        )
+        self.group = option.group
+        self.short = option.short
+
+
+def _type(option: Option) -> click.ParamType[Any] | None:
+    if option.choices:
+        return click.Choice(option.choices)
+    if isinstance(option.default, bool) or option.default is None or isinstance(option.default, str):
+        return None if isinstance(option.default, bool) else click.STRING
+    if isinstance(option.default, int):
+        return click.IntRange(_whole(option.least), _whole(option.most))
+    return AtLeast(option.least or 0.0)
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+class AtLeast(click.FloatRange):
+    """A number from a least one on; neither NaN, which no range excludes, nor infinity, which no load reaches."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__(min=least)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse and check it."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+class Verb(click.Command):
+    """A command whose `--help` shows what the first hour needs and whose `--help-all` shows everything, in groups."""
+
+    def __init__(self, *words: Any, **more: Any) -> None:
+        super().__init__(*words, **more)
+        if self._hidden():
+            self.params.append(
+                click.Option(
+                    ["--help-all"], is_flag=True, expose_value=False, is_eager=True, callback=_show_all,
+                    help="Show all options, in groups.",
+                )
+            )  # fmt: skip
+
+    def _hidden(self) -> list[click.Parameter]:
+        return [each for each in self.params if isinstance(each, Declared) and not each.short]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of the short help, or all of them by group."""
+        if not ctx.meta.get("gputax.help-all"):
+            hidden = self._hidden()
+            _write_group(ctx, formatter, "Options", (each for each in self.get_params(ctx) if each not in hidden))
+            return
+        groups: dict[str, list[click.Parameter]] = {group: [] for group in (*GROUPS, "Help")}
+        for each in self.get_params(ctx):
+            groups[each.group if isinstance(each, Declared) else "Help"].append(each)
+        for group, params in groups.items():
+            _write_group(ctx, formatter, group, params)
+
+
+def _write_group(
+    ctx: click.Context, formatter: click.HelpFormatter, title: str, params: Iterable[click.Parameter]
+) -> None:
+    named = (each for each in params if isinstance(each, click.Option))
+    records = [record for each in named if (record := each.get_help_record(ctx)) is not None]
+    if records:
+        with formatter.section(title):
+            formatter.write_dl(records)
+
+
+def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta["gputax.help-all"] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+def options(*declared: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add declared options to a verb."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(declared):
+            params: list[click.Parameter] = command.__dict__.setdefault("__click_params__", [])
+            params.append(Declared(option))
+        return command
+
+    return add
+
+
+def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a place, as one `options` for the verb; CPUs not named are the threads, if those are."""
+
+    @wraps(command)
+    def wrapped(*words: Any, **chosen: Any) -> Any:
+        given = {name: chosen.pop(option.keyword) for name, option in PLACE_OPTIONS.items()}
+        place = EnvironmentOptions(**given)
+        if not place.cpus and chosen.get("threads"):
+            place = dataclasses.replace(place, cpus=chosen["threads"])
+        return command(*words, options=place, **chosen)
+
+    return options(*PLACE_OPTIONS.values())(wrapped)
+
+
+def variable_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that stand for environment variables; while the verb runs, the variables say what they say."""
+
+    @wraps(command)
+    def wrapped(*words: Any, **chosen: Any) -> Any:
+        from gputax.api import variables_set
+
+        given = {each: chosen.pop(each.keyword) for each in VARIABLE_OPTIONS.values()}
+        context = click.get_current_context()
+        values = {}
+        for option, value in given.items():
+            # What the environment says is left as it is: whoever reads the variable checks it.
+            if context.get_parameter_source(option.keyword) is click.core.ParameterSource.COMMANDLINE:
+                values[option.variable] = _checked(option, value)
+        with variables_set(values):
+            return command(*words, **chosen)
+
+    return options(*VARIABLE_OPTIONS.values())(wrapped)
+
+
+def _checked(option: Option, value: str) -> str:
+    if option.least is None:
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not option.least < number < math.inf:
+        raise UsageError(f"--{option.name} {value!r} is not a number above zero", next_step=f"e.g. --{option.name} 125")
+    return value
+
+
+def own(name: str, help_text: str, default: Any = "", **more: Any) -> Option:
+    """Declare an option that only one verb has."""
+    return Option(name, help_text, default, **more)
+
+
+def as_json(help_text: str) -> Option:
+    """Return `--json` with the words of one verb."""
+    return Option("json", help_text, False, OUTPUT, short=True, key="as_json")
+
+
+def names(text: str, kind: str, known: Iterable[str], synonyms: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Parse `a,b`; each must be known, and none may come twice."""
+    known = tuple(known)
+    values = listed(text, kind, f"known: {', '.join(known)}")
+    for value in values:
+        if value not in known:
+            raise unknown_name(kind, value, known, synonyms or {})
+    return once(values, kind)
+
+
+def listed(text: str, kind: str, next_step: str = "") -> tuple[str, ...]:
+    """Parse `a,b`; something must be there."""
+    values = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not values:
+        raise UsageError(f"--{kind} is empty", next_step=next_step)
+    return values
+
+
+def counts(text: str, option: str, example: str = "1,8,32") -> tuple[int, ...]:
+    """Parse `1,8,32`: whole numbers above zero, none twice."""
+    try:
+        values = tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise UsageError(
+            f"--{option} {text!r} is not a list of whole numbers", next_step=f"e.g. --{option} {example}"
+        ) from error
+    if any(value < 1 for value in values):
+        raise UsageError(f"--{option} {text!r} holds a number below 1", next_step=f"e.g. --{option} {example}")
+    return once(values, option)
+
+
+def once(values: tuple[T, ...], kind: str) -> tuple[T, ...]:
+    """Refuse a value that comes twice."""
+    if len(set(values)) != len(values):
+        raise UsageError(f"--{kind} names {values!r}: each may come once")
+    return values
+
+
+def seconds(text: str, option: str, example: str = "2h, or 90m") -> float:
+    """Return the seconds of `2h`, `90m`, `1h30m`, `45s` or a plain number of seconds."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise UsageError(f"{option} {text!r} is not a time", next_step=f"e.g. {option} {example}")
+    return sum(float(number) * _UNITS_S[unit or "s"] for number, unit in parts)
 
 
 def words_given() -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
-from gputax.cli.duet import Progress
+from gputax.cli.progress import Progress
 from gputax.places import refuse_unknown
 from gputax.plan.cells import Setup
 from gputax.plan.driver import refuse_driver_contradictions
@@ -27,8 +29,8 @@ def show_resolution(environment: str, workload: str, engine: str, max_time: floa
     engine = engine_for(workload, engine)
     setup = Setup(workload, engine=waiting_passively(engine), sample_count=32, max_batch=1)
     refuse_driver_contradictions(environment, setup)
-    progress = Progress(max_time)
-    found = machine_resolution(SideSpec(environment, environment, setup), max_time, progress.say, progress.pair)
+    with Progress(sys.stderr, max_time) as progress:
+        found = machine_resolution(SideSpec(environment, environment, setup), max_time, progress.say, progress.pair)
     if as_json:
         click.echo(found.model_dump_json(indent=2))
         return

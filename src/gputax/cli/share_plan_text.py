@@ -7,7 +7,7 @@ import json
 
 import click
 
-from gputax.cli.views import cell_title, expected_s
+from gputax.cli.progress import cell_title, expected_s
 from gputax.plan.techniques import SharePlan
 
 

@@ -36,6 +36,16 @@ METRIC_BUDGETS: dict[str, Budget] = {
     OVER_BOUND_SHARE.name: Budget(1.0, "%", "1 % more of the queries may be late"),
 }
 COMMAND_LINE = "given by --budget"
+# How users say it: `--budget p99=2ms` is a budget for latency_p99.
+SYNONYMS = {
+    "mean": "latency_mean",
+    "latency": "latency_mean",
+    "p50": "latency_p50",
+    "p90": "latency_p90",
+    "p95": "latency_p95",
+    "p99": "latency_p99",
+    "kubernetes": "k8s",
+}
 _MS: dict[str, float] = {"ms": 1.0, "us": 1e-3, "µs": 1e-3, "μs": 1e-3, "s": 1e3}
 _AMOUNT = re.compile(r"\+?\s*(\d+(?:\.\d+)?)\s*(%|ms|us|µs|μs|s)")
 _EXAMPLES = "e.g. --budget 5%, --budget latency_p99=2ms, --budget proxy=3%"
@@ -91,7 +101,7 @@ class Budgets:
 def parse_budget(text: str, source: str = COMMAND_LINE) -> tuple[str | None, Budget]:
     """Parse `5%`, `2ms`, `latency_p99=2ms` or `proxy=3%`; the name is None where the budget is for all."""
     name, equals, amount = text.rpartition("=")
-    name = name.strip()
+    name = SYNONYMS.get(name.strip().lower(), name.strip())
     found = _AMOUNT.fullmatch(amount.strip())
     if not found or (equals and not name):
         raise UsageError(f"{text!r} is no budget", next_step=_EXAMPLES)

@@ -5,8 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
+
+from gputax.errors import unknown_name
 
 Scenario = Literal["offline", "server", "single-stream", "multi-stream", "saturate"]
 Device = Literal["auto", "cpu", "cuda", "software"]
@@ -15,6 +20,24 @@ SCENARIOS: tuple[str, ...] = get_args(Scenario)
 DEVICES: tuple[str, ...] = get_args(Device)
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 
+# What others call them; a device is never exchanged for another in silence, so these are hints.
+DEVICE_SYNONYMS = {
+    "gpu": "cuda",
+    "nvidia": "cuda",
+    "simulated": "software",
+    "simulator": "software",
+    "soft": "software",
+    "host": "cpu",
+}
+PRECISION_SYNONYMS = {
+    "float32": "fp32",
+    "single": "fp32",
+    "32": "fp32",
+    "float16": "fp16",
+    "half": "fp16",
+    "16": "fp16",
+}
+SCENARIO_SYNONYMS = {"stream": "single-stream", "latency": "single-stream", "throughput": "offline", "batch": "offline"}
 # Scenarios in which a query is one sample (or LoadGen's own eight), so that a batch size has no meaning.
 UNBATCHED: tuple[str, ...] = ("single-stream", "multi-stream")
 MULTI_STREAM_SAMPLES_PER_QUERY = 8
@@ -94,6 +117,37 @@ class Cell:
     def to_dict(self) -> dict[str, Any]:
         """Return the whole cell as plain data."""
         return dataclasses.asdict(self)
+
+
+def device_named(name: str, devices: Iterable[str] = DEVICES) -> str:
+    """Return the device, or say which there are."""
+    known = tuple(devices)
+    if name not in known:
+        raise unknown_name("device", name, known, DEVICE_SYNONYMS)
+    return name
+
+
+def precision_named(name: str) -> str:
+    """Return the precision, or say which there are."""
+    if name not in PRECISIONS:
+        raise unknown_name("precision", name, PRECISIONS, PRECISION_SYNONYMS)
+    return name
+
+
+def scenario_named(name: str, kind: str = "scenario", scenarios: Iterable[str] = SCENARIOS) -> str:
+    """Return the scenario, also by LoadGen's spelling (`SingleStream`) and that of JSON keys (`single_stream`)."""
+    known = tuple(scenarios)
+    letters = "".join(letter for letter in name.lower() if letter.isalpha())
+    for each in known:
+        if each.replace("-", "") == letters:
+            return each
+    raise unknown_name(kind, name, known, SCENARIO_SYNONYMS)
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return a whole path, because a worker may start elsewhere; `official` is a word, not a path."""
+    text = str(path)
+    return str(Path(text).expanduser().resolve()) if text and text != "official" else text
 
 
 def plan_id(cells: tuple[Cell, ...]) -> str:

@@ -71,6 +71,18 @@ ENGINES: dict[str, EngineKind] = {
 }  # fmt: skip
 USER_ENGINES: tuple[str, ...] = tuple(name for name, kind in ENGINES.items() if not kind.internal)
 
+SYNONYMS = {
+    "tensorrt": "onnx:provider=tensorrt",
+    "trt": "onnx:provider=tensorrt",
+    "onnxruntime": "onnx",
+    "ort": "onnx",
+    "pytorch": "torch",
+    "cuda": "onnx:provider=cuda",
+    "libcuda": "driver",
+    "fake": "synthetic",
+    "mock": "synthetic",
+}
+
 
 @dataclass(frozen=True)
 class EngineSpec:
@@ -84,7 +96,7 @@ def parse_engine(text: str) -> EngineSpec:
     """Parse `NAME[:KEY=VALUE,...]`; every unknown name or bad value is a usage error that says what exists."""
     name, _, rest = text.partition(":")
     if name not in ENGINES:
-        raise unknown_name("engine", name, USER_ENGINES)
+        raise unknown_name("engine", name, USER_ENGINES, SYNONYMS)
     options = dict(ENGINES[name].options)
     for pair in filter(None, rest.split(",")):
         key, equals, value = pair.partition("=")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from gputax.errors import UsageError, unknown_name
-from gputax.plan.cells import Setup
+from gputax.plan.cells import Setup, scenario_named
 
 AggressorKind = Literal["compute", "memory", "copies", "launches", "crash"]
 Family = Literal["cpu", "driver"]
@@ -60,9 +60,7 @@ def checked_kinds(names: tuple[str, ...]) -> tuple[AggressorKind, ...]:
 
 def checked_victim(scenario: str) -> str:
     """Return the victim's scenario; only closed loops of single requests can be held against a neighbour in pairs."""
-    if scenario not in VICTIMS:
-        raise unknown_name("scenario of the victim", scenario, VICTIMS)
-    return scenario
+    return scenario_named(scenario, "scenario of the victim", VICTIMS)
 
 
 def aggressor_setup(kind: str, tenant: Setup, device: str, threads: int, crash_after_ms: int = 0) -> Setup:

@@ -1,54 +1,107 @@
-"""How a place is to be set up: image, namespace, sizes; one object for all, and each environment takes its part."""
+"""Every option that several verbs share, declared once: name, type, default, help, group and environment variable."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from gputax import __version__
 from gputax.errors import UsageError, unknown_name
+from gputax.plan.cells import DEVICES, PRECISIONS, SCENARIOS
+from gputax.plan.micro import MICRO
+from gputax.plan.workloads import WORKLOADS
 
 NAMESPACE = "gputax"
 IMAGE = f"gputax:{__version__}"
 PULL_POLICIES = ("IfNotPresent", "Always", "Never")
 SHARING_FLAVOURS = ("auto", "device-plugin", "operator", "gke", "nos")
-_NUMBERS = ("cpus", "gpus", "ready_timeout_s")
+
+# The groups of `--help-all`, in their order.
+LOAD = "Load"
+SETUP = "Engine and device"
+SERVER = "Server scenario"
+VERDICT = "Verdict"
+TENANTS = "Tenants"
+PLACE = "Container, Kubernetes, ssh"
+GKE = "Google Kubernetes Engine"
+PRICE = "Price"
+MACHINE = "Software device, GPU proxy, files of this machine"
+OUTPUT = "Output"
+GROUPS = (LOAD, SETUP, SERVER, VERDICT, TENANTS, PLACE, GKE, PRICE, MACHINE, OUTPUT)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of the command line; the type of its default is its type."""
+
+    name: str
+    help: str
+    default: str | int | float | bool | None = ""
+    group: str = LOAD
+    short: bool = False
+    """Whether `--help` shows it; `--help-all` shows all."""
+    key: str = ""
+    """The keyword that a verb gets it by; empty: the name with underscores."""
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    multiple: bool = False
+    metavar: str = ""
+    show_default: bool = False
+    negation: str = ""
+    """The word that turns a flag off, e.g. no-control."""
+    variable: str = ""
+    """The environment variable that says the same; a result depends on it wherever it is set."""
+
+    @property
+    def keyword(self) -> str:
+        """The name as Python spells it."""
+        return self.key or self.name.replace("-", "_")
+
+
+T = TypeVar("T")
+
+
+def _place(name: str, default: T, help_text: str, **more: Any) -> T:
+    """Declare a field of `EnvironmentOptions` and its option in one."""
+    option = Option(name, help_text, default, PLACE, **more)  # type: ignore[arg-type]
+    field: T = dataclasses.field(default=default, metadata={"option": option})
+    return field
 
 
 @dataclass(frozen=True)
 class EnvironmentOptions:
     """What the user said of a place; the defaults fit an image that was built from this checkout."""
 
-    inside: bool = False
-    """k8s: this process runs in that place already, as a Job's does; nothing is made."""
-    image: str = IMAGE
-    """container, k8s: the image that holds gputax of this version."""
-    pull_policy: str = "IfNotPresent"
-    namespace: str = NAMESPACE
-    context: str = ""
-    """k8s: the kubeconfig's context; empty for its current one."""
-    node: str = ""
-    """k8s: the node by name; empty leaves it to the scheduler."""
-    runtime_class: str = ""
-    """k8s: the RuntimeClass; empty for the cluster's default."""
-    pull_secret: str = ""
-    """k8s: the name of an existing secret of the type dockerconfigjson."""
-    cpus: int = 0
-    """container, k8s: whole CPUs; 0: as many as a bare worker of this machine would use, so that threads are equal."""
-    memory: str = "4Gi"
-    gpus: int = -1
-    """container, k8s: how many GPUs; -1: one where the device is cuda, else none."""
-    remote_command: str = ""
-    """ssh: what starts the worker there; empty for `python3 -m gputax.worker`."""
-    ready_timeout_s: int = 300
-    """k8s: how long a pod may take to be ready; a node that is still being made takes minutes."""
-    sharing_flavour: str = "auto"
-    """k8s, sharing: who divides the GPU among pods; `auto` tells it from the node's labels."""
-    plugin_config: str = ""
-    """k8s, sharing: NAMESPACE/NAME of the ConfigMap that the device plugin reads; empty: the one that it mounts."""
-    mig_profile: str = ""
-    """k8s, sharing: the MIG profile of a tenant, such as 1g.10gb; empty: the largest that gives enough slices."""
+    inside: bool = _place("inside", False, "k8s: this process is in the pod already, as a Job is; make none.")
+    image: str = _place("image", IMAGE, "container, k8s: the image of gputax.", show_default=True)
+    pull_policy: str = _place("pull-policy", PULL_POLICIES[0], "k8s: when to pull.", choices=PULL_POLICIES)
+    namespace: str = _place("namespace", NAMESPACE, "k8s: where the pods are made.", show_default=True)
+    context: str = _place("context", "", "k8s: the kubeconfig's context. [default: current]", key="context_")
+    node: str = _place("node", "", "k8s: the node by name. [default: the scheduler chooses]")
+    runtime_class: str = _place("runtime-class", "", "k8s: RuntimeClass of the pod. [default: the cluster's]")
+    pull_secret: str = _place("pull-secret", "", "k8s: name of the secret to pull the image with.")
+    # 0: as many as a bare worker of this machine would use, so that threads are equal.
+    cpus: int = _place("cpus", 0, "container, k8s: whole CPUs. [default: a bare worker's]", least=0, most=1024)
+    memory: str = _place("memory", "4Gi", "container, k8s: memory.", show_default=True)
+    gpus: int = _place("gpus", -1, "container, k8s: GPUs. [default: 1 for --device cuda]", least=-1, most=64)
+    remote_command: str = _place(
+        "remote-command", "", "ssh: what starts the worker. [default: python3 -m gputax.worker]"
+    )
+    # A node that is still being made takes minutes.
+    ready_timeout_s: int = _place(
+        "ready-timeout", 300, "k8s: seconds that a pod may take to be ready.", least=1, show_default=True
+    )
+    sharing_flavour: str = _place(
+        "sharing-flavour", SHARING_FLAVOURS[0], "k8s: who divides a GPU among tenants; auto: by the node's labels.",
+        choices=SHARING_FLAVOURS, show_default=True,
+    )  # fmt: skip
+    plugin_config: str = _place(
+        "plugin-config", "", "k8s: NAMESPACE/NAME of the device plugin's ConfigMap. [default: found]"
+    )
+    mig_profile: str = _place("mig-profile", "", "k8s: a tenant's MIG profile, e.g. 1g.10gb. [default: by tenants]")
 
     def changed(self, words: Iterable[str]) -> EnvironmentOptions:
         """Return the options with words such as `image=gputax:next` taken over them."""
@@ -61,13 +114,154 @@ class EnvironmentOptions:
             if not equals:
                 raise UsageError(f"{word!r} gives no value", next_step=f"e.g. {key}=VALUE")
             name = known[key]
-            if name in _NUMBERS and not value.isdigit():
-                raise UsageError(f"{key}={value!r} is no number")
+            number = isinstance(PLACE_OPTIONS[name].default, int)
+            if number and not value.isdigit():
+                raise UsageError(f"{key}={value!r} is not a number")
             if name == "sharing_flavour" and value not in SHARING_FLAVOURS:
                 raise unknown_name("sharing flavour", value, SHARING_FLAVOURS)
-            changes[name] = int(value) if name in _NUMBERS else value
+            changes[name] = int(value) if number else value
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
     def gpu_count(self, device: str) -> int:
         """Return how many GPUs the place is to have for this device."""
         return self.gpus if self.gpus >= 0 else int(device == "cuda")
+
+
+PLACE_OPTIONS: dict[str, Option] = {
+    each.name: each.metadata["option"] for each in dataclasses.fields(EnvironmentOptions)
+}
+
+_ENGINES = "onnx, torch, synthetic or driver, with :KEY=VALUE,…"
+# What run, duet, share, client, doctor, exec and demo take; a verb whose default or words differ says only that.
+OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in (
+        Option("workload", f"One of {', '.join(WORKLOADS)}, {MICRO}.", "resnet50", short=True, show_default=True),
+        Option("scenario", f"One of {', '.join(SCENARIOS)}.", "", short=True),
+        Option("batch", "Samples of one inference.", 1, least=1, short=True, show_default=True),
+        Option("seed", "Seed of weights, inputs and order.", 7, least=0, show_default=True),
+        Option("stall-timeout", "Kill a worker that reports no progress for N seconds.", 0.0, least=0.0),
+        Option("suite", "quick, standard, mlperf, or a TOML file of yours.", "quick", short=True, show_default=True),
+        Option("engine", f"{_ENGINES} [default: onnx; micro: driver]", "", SETUP),
+        Option(
+            "device",
+            f"{', '.join(DEVICES)}; fails instead of falling back to another device.",
+            "auto",
+            SETUP,
+            short=True,
+            show_default=True,
+        ),
+        Option(
+            "precision",
+            f"{PRECISIONS[0]}, or {PRECISIONS[1]} where the device has it.",
+            "fp32",
+            SETUP,
+            show_default=True,
+        ),
+        Option("threads", "CPU threads. [default: affinity and quota]", 0, SETUP, least=0, most=1024),
+        Option(
+            "weights", "Your own ONNX file, or `official` after `gputax models fetch`. [default: seeded]", "", SETUP
+        ),
+        Option("libcuda", "micro: another driver library, as a file or its directory.", "", SETUP, metavar="PATH"),
+        Option(
+            "budget",
+            "e.g. 5%, p99=2ms or proxy=3%; may be repeated. [default: the layers' own]",
+            None,
+            VERDICT,
+            short=True,
+            key="budgets",
+            multiple=True,
+        ),
+        Option("out", "Result directory.", "", OUTPUT, short=True),
+        Option("overwrite", "Measure again into a directory that holds results.", False, OUTPUT),
+        Option("dry-run", "Show the cells and about how long they take; measure nothing.", False, OUTPUT, short=True),
+        Option("json", "Write the record to stdout instead of the table.", False, OUTPUT, short=True, key="as_json"),
+    )
+}
+
+
+def declared(name: str, **differs: Any) -> Option:
+    """Return a shared option, with what differs for one verb."""
+    return dataclasses.replace(OPTIONS[name], **differs)
+
+
+def _variable(name: str, variable: str, help_text: str, **more: Any) -> Option:
+    return Option(name, help_text, None, MACHINE, variable=variable, **more)
+
+
+# Variables that decide a result or where it comes from: an option says the same, and wins.
+VARIABLE_OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in (
+        _variable(
+            "soft-kernel-us",
+            "GPUTAX_SOFT_KERNEL_US",
+            "Software device: time of a kernel in µs. [default: none]",
+            least=0.0,
+        ),
+        _variable(
+            "soft-copy-gbps",
+            "GPUTAX_SOFT_COPY_GBPS",
+            "Software device: copies in GB/s. [default: the host's]",
+            least=0.0,
+        ),
+        _variable(
+            "soft-memory-mb", "GPUTAX_SOFT_MEMORY_MB", "Software device: its memory in MiB. [default: 1024]", least=0.0
+        ),
+        _variable(
+            "soft-timeout-s", "GPUTAX_SOFT_TIMEOUT_S", "Software device: longest kernel in s. [default: 20]", least=0.0
+        ),
+        _variable("proxy-spin", "GPUTAX_PROXY_SPIN", "GPU proxy: how it waits: auto, always, never. [default: auto]"),
+        _variable("proxy-transport", "GPUTAX_PROXY_TRANSPORT", "GPU proxy: shm or unix-socket. [default: shm]"),
+        _variable(
+            "proxy-socket", "GPUTAX_PROXY_SOCKET", "GPU proxy: use the one that listens here. [default: its own]"
+        ),
+        _variable("native", "GPUTAX_NATIVE", "Directory of the native parts. [default: native/build of the checkout]"),
+        _variable("models", "GPUTAX_MODELS", "Directory of model files. [default: ~/.cache/gputax/models]"),
+    )
+}
+
+# Variables that gputax itself sets for workers and in pods; nobody needs them on a command line.
+OWN_VARIABLES: dict[str, str] = {
+    "GPUTAX_SCRATCH": "The directory for temporary files that the coordinator made for one worker, and removes.",
+    "GPUTAX_TECHNIQUE": "How the device is shared: a label of the tenant's metrics (`gputax client --technique`).",
+    "GPUTAX_METRICS_PORT": "Port at which a tenant's worker serves /metrics.",
+    "GPUTAX_METRICS_ADDRESS": "Address at which a tenant's worker serves /metrics.",
+    "GPUTAX_IMAGE": "The image of the pod: a label of the tenant's metrics.",
+    "GPUTAX_POD": "The pod's name, by the downward API.",
+    "GPUTAX_POD_UID": "The pod's UID, by the downward API: evidence that this process is in that pod.",
+    "GPUTAX_NODE": "The node's name, by the downward API.",
+    "GPUTAX_NAMESPACE": "The pod's namespace, by the downward API.",
+}
+
+
+def variables_page() -> str:
+    """Return docs/variables.md."""
+    lines = [
+        "# Environment variables",
+        "",
+        "Every variable that gputax and its native parts read. An option of the same meaning wins over its variable;",
+        "`gputax run --help-all` shows the options. `python -m gputax.plan.options` writes this page from their",
+        "declarations in `plan/options.py`, and a test compares it with the source.",
+        "",
+        "## Variables that decide a result",
+        "",
+        "| variable | option | meaning |",
+        "|---|---|---|",
+        *(f"| `{each.variable}` | `--{each.name}` | {each.help} |" for each in VARIABLE_OPTIONS.values()),
+        "",
+        "## Variables that gputax sets itself",
+        "",
+        "For its workers, and in the pods that it creates.",
+        "",
+        "| variable | meaning |",
+        "|---|---|",
+        *(f"| `{name}` | {text} |" for name, text in OWN_VARIABLES.items()),
+        "",
+        "`NO_COLOR` turns colours off. `COLUMNS` sets the width of tables. `KUBECONFIG` names the clusters.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(variables_page(), end="")

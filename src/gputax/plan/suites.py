@@ -19,6 +19,10 @@ from gputax.plan.cells import (
     Cell,
     LoadPlan,
     Setup,
+    absolute,
+    device_named,
+    precision_named,
+    scenario_named,
 )
 from gputax.plan.driver import refuse_driver_contradictions
 from gputax.plan.engines import ENGINES, parse_engine
@@ -99,10 +103,10 @@ def parse_suite(name: str, text: str, where: str) -> Suite:
     for key in data:
         if key not in known:
             raise _placed(unknown_name("key", key, sorted(known)), where)
-    scenarios = tuple(data.get("scenarios", ()))
-    for scenario in scenarios:
-        if scenario not in SCENARIOS:
-            raise _placed(unknown_name("scenario", scenario, SCENARIOS), where)
+    try:
+        scenarios = tuple(scenario_named(str(name)) for name in data.get("scenarios", ()))
+    except UsageError as error:
+        raise _placed(error, where) from error
     official = bool(data.get("official", False))
     loads, batches = {}, {}
     for scenario in SCENARIOS:
@@ -128,6 +132,73 @@ def wanted_budgets(words: Sequence[str], suite: str) -> Budgets:
     return given.over(load_suite(suite).budgets) if suite else given
 
 
+def load_plan(
+    suite: str = "quick",
+    *,
+    workloads: Sequence[str] = ("resnet50",),
+    scenarios: Sequence[str] = (),
+    batches: Sequence[int] = (),
+    environment: str = "bare",
+    engine: str = "",
+    device: str = "auto",
+    precision: str = "fp32",
+    threads: int = 0,
+    weights: str = "",
+    dataset: str = "",
+    seed: int = 7,
+    libcuda: str = "",
+    qps: float = 0.0,
+    find_peak: bool = False,
+    bound_ms: float = 0.0,
+    max_wait_us: int = 0,
+) -> tuple[Cell, ...]:
+    """Return the cells that `run` measures: a suite by name or file, and what was chosen on top of it."""
+    named = load_suite(suite)
+    setup = {
+        "engine": engine,
+        "device": device_named(device),
+        "precision": precision_named(precision),
+        "threads": threads,
+        "weights": absolute(weights),
+        "dataset": absolute(dataset),
+        "seed": seed,
+        "libcuda": absolute(libcuda),
+    }
+    if engine:
+        parse_engine(engine)
+    chosen = tuple(scenario_named(name) for name in scenarios)
+    load = {"qps": qps, "find_peak": find_peak, "bound_ms": bound_ms, "max_wait_us": max_wait_us}
+    _refuse_contradictions(chosen or named.scenarios, workloads, batches, setup, load)
+    given = {key: value for key, value in load.items() if value}
+    return plan_cells(named, Choices(tuple(workloads), chosen, tuple(batches), environment, setup, given))
+
+
+def _refuse_contradictions(
+    scenarios: tuple[str, ...],
+    workloads: Sequence[str],
+    batches: Sequence[int],
+    setup: Mapping[str, Any],
+    load: Mapping[str, Any],
+) -> None:
+    if load["qps"] and load["find_peak"]:
+        raise UsageError("--qps gives a rate and --find-peak searches one", next_step="use one of them")
+    server_only = [key for key, value in load.items() if value]
+    if server_only and "server" not in scenarios:
+        option = "--" + server_only[0].replace("_", "-")
+        raise UsageError(
+            f"{option} is for the server scenario, which is not asked for", next_step="add --scenario server"
+        )
+    if batches and not {"offline", "server", "saturate"} & set(scenarios):
+        raise UsageError(
+            f"--batch has no meaning for {', '.join(scenarios)}",
+            next_step="drop it, or add --scenario offline",
+        )
+    if setup["weights"] and len(workloads) > 1:
+        raise UsageError("--weights is one model's file, but several workloads are named")
+    if setup["weights"] and not ENGINES[parse_engine(setup["engine"] or "onnx").name].takes_weights:
+        raise UsageError("--weights takes an ONNX file, which only --engine onnx can run")
+
+
 def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
     """Return the cells in the order in which they are measured."""
     scenarios = choices.scenarios or suite.scenarios
@@ -137,8 +208,7 @@ def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
             f"the suite {suite.name} names no scenario", next_step='add scenarios = ["offline"] to it, or --scenario'
         )
     for scenario in scenarios:
-        if scenario not in SCENARIOS:
-            raise unknown_name("scenario", scenario, SCENARIOS)
+        scenario_named(scenario)
     cells = []
     for workload in workloads:
         facts = workload_facts(workload)

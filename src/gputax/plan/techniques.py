@@ -53,6 +53,15 @@ TECHNIQUES: dict[str, Technique] = {
         ),
     )
 }
+SYNONYMS = {
+    "ts": "time-slicing",
+    "timeslicing": "time-slicing",
+    "time_slicing": "time-slicing",
+    "none": "exclusive",
+    "cpu": "cpu-shared",
+    "shared": "cpu-shared",
+    "quota": "cpu-quota",
+}
 DEFAULT_TECHNIQUES: dict[str, tuple[str, ...]] = {
     "bare": ("cpu-shared", "cpu-quota"),
     "k8s": ("time-slicing", "mps", "mig"),

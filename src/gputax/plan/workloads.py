@@ -29,11 +29,21 @@ WORKLOADS: dict[str, WorkloadFacts] = {
     "yolos-small": WorkloadFacts("yolos-small", "YOLOS-small, 512x864", 100.0, "ours", 64, 24576, False),
 }
 
+SYNONYMS = {
+    "resnet": "resnet50",
+    "resnet-50": "resnet50",
+    "bert": "bert-large",
+    "yolos": "yolos-small",
+    "yolo": "yolos-small",
+    "launch": "micro:launch",
+    "operation": "micro:operation",
+}
+
 
 def workload_facts(name: str) -> WorkloadFacts:
     """Return the facts of the workload, or say which names exist."""
     if name in OPERATIONS:
         return WorkloadFacts(name, OPERATIONS[name].title, 0.0, "none", 1, 1, False)
     if name not in WORKLOADS:
-        raise unknown_name("workload", name, known_names(tuple(WORKLOADS)))
+        raise unknown_name("workload", name, known_names(tuple(WORKLOADS)), SYNONYMS)
     return WORKLOADS[name]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gputax.cli import views
-from gputax.cli.views import Clock, expected_s
+from gputax.cli import progress
+from gputax.cli.progress import Clock, expected_s
 from gputax.plan.cells import Cell, LoadPlan, Setup
 
 CELL = Cell(Setup("yolos-small"), "saturate", 1, "bare+cpu-shared", 3, LoadPlan(duration_s=7.0))
@@ -23,7 +23,7 @@ class Hand:
 @pytest.fixture
 def hand(monkeypatch: pytest.MonkeyPatch) -> Hand:
     hand = Hand()
-    monkeypatch.setattr(views, "time", hand)
+    monkeypatch.setattr(progress, "time", hand)
     return hand
 
 

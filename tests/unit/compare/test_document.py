@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gputax.cli.gate import exit_code
+from gputax.cli.duet import exit_code
 from gputax.compare.document import compare_sources, with_own_labels
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budgets, parse_budgets

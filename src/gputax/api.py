@@ -1,0 +1,461 @@
+"""The public functions: what each verb of the command line does, for a notebook or a program of yours."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from gputax.errors import ResultsError, UsageError, unknown_name
+from gputax.plan.cells import (
+    MULTI_STREAM_SAMPLES_PER_QUERY,
+    Cell,
+    Setup,
+    absolute,
+    device_named,
+    plan_id,
+    precision_named,
+    scenario_named,
+)
+from gputax.plan.options import VARIABLE_OPTIONS, EnvironmentOptions
+from gputax.plan.suites import load_plan
+
+if TYPE_CHECKING:
+    from gputax.advise.advice import Advice
+    from gputax.measure.duet.execution import OnPair
+    from gputax.measure.duet.request import DuetRequest
+    from gputax.measure.view import RunView
+    from gputax.plan.techniques import SharePlan
+    from gputax.report.output import Format
+    from gputax.results.documents.comparison import Comparison
+    from gputax.results.documents.run import RunRecord
+    from gputax.results.documents.sharing import SharingRecord
+
+    Results: TypeAlias = RunRecord | Comparison | SharingRecord
+
+__all__ = [
+    "advise",
+    "compare",
+    "duet",
+    "duet_request",
+    "load_plan",
+    "read_results",
+    "report",
+    "run",
+    "share",
+    "share_plan",
+]
+
+StrPath: TypeAlias = str | os.PathLike[str]
+Say: TypeAlias = Callable[[str], None]
+# A quarter of the budget: then an overhead in the middle of it is decided either way.
+WIDTH_SHARE = 0.25
+MODEL, OPERATION = "yolos-small", "micro:operation"
+# Beside neighbours each restart has many slots of that length: at 10 s all five kinds took over half an hour.
+WINDOW_S, NEIGHBOURS_WINDOW_S = 10.0, 2.0
+BESIDE = (2,)
+
+
+@contextmanager
+def variables_set(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables such as GPUTAX_SOFT_KERNEL_US for the workers that are started meanwhile."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def variables_named(names: Mapping[str, object]) -> dict[str, str]:
+    """Return the variables of options such as {"soft_kernel_us": 125}; docs/variables.md lists them."""
+    known = {option.keyword: option.variable for option in VARIABLE_OPTIONS.values()}
+    for name in names:
+        if name not in known:
+            raise unknown_name("option", name, known)
+    return {known[name]: str(value) for name, value in names.items()}
+
+
+def run(
+    plan: Sequence[Cell] | None = None,
+    *,
+    out: StrPath | None = None,
+    overwrite: bool = False,
+    stall_timeout_s: float = 0.0,
+    options: EnvironmentOptions | None = None,
+    view: RunView | None = None,
+    **variables: object,
+) -> RunRecord:
+    """Measure the cells of a plan (default: `load_plan()`) into a directory; the same call resumes an unfinished one.
+
+    `variables` are options such as `soft_kernel_us=125`.
+    """
+    from gputax.measure.run.execution import Run
+    from gputax.measure.view import SilentView
+
+    cells = tuple(load_plan() if plan is None else plan)
+    directory = run_directory(cells, out)
+    with variables_set(variables_named(variables)):
+        return Run(
+            cells,
+            directory,
+            view or SilentView(),
+            overwrite=overwrite,
+            stall_timeout_s=stall_timeout_s,
+            options=options,
+        ).execute()
+
+
+def run_directory(cells: Sequence[Cell], out: StrPath | None) -> Path:
+    """Return where a run goes: `out`, else results/ENV-TIME, or the unfinished directory of the same plan."""
+    from gputax.results.store import default_directory
+
+    cells = tuple(cells)
+    return Path(out) if out else default_directory(Path("results"), cells[0].environment, plan_id(cells))
+
+
+def duet_request(
+    a: str,
+    b: str,
+    *,
+    workload: str | Sequence[str] = "resnet50",
+    scenario: str = "single-stream",
+    batch: int = 1,
+    engine: str = "",
+    engine_b: str = "",
+    device: str = "auto",
+    precision: str = "fp32",
+    threads: int = 0,
+    libcuda: StrPath = "",
+    budgets: Sequence[str] = (),
+    suite: str = "",
+    width_percent: float | None = None,
+    max_time_s: float = 120.0,
+    control: bool = True,
+    seed: int = 7,
+    stall_timeout_s: float = 0.0,
+    options: EnvironmentOptions | None = None,
+    for_a: Sequence[str] = (),
+    for_b: Sequence[str] = (),
+    command: str = "",
+) -> DuetRequest:
+    """Return what a duet is asked to do, or refuse it."""
+    from gputax.measure.duet.request import DuetRequest
+    from gputax.measure.duet.sides import SideSpec
+    from gputax.places import refuse_unknown
+    from gputax.plan.driver import refuse_driver_contradictions
+    from gputax.plan.engines import waiting_passively
+    from gputax.plan.metrics import METRICS
+    from gputax.plan.micro import engine_for
+    from gputax.plan.suites import wanted_budgets
+
+    for name in (a, b):
+        refuse_unknown(name)
+    device, precision, scenario = device_named(device), precision_named(precision), scenario_named(scenario)
+    workloads = _duet_workloads((workload,) if isinstance(workload, str) else tuple(workload), scenario)
+    engine = engine_for(workloads[0], engine)
+    batch = {"single-stream": 1, "multi-stream": MULTI_STREAM_SAMPLES_PER_QUERY}.get(scenario, batch)
+    wanted = wanted_budgets(budgets, suite)
+    by_metric = {name: wanted.for_metric(a, b, name) for name in METRICS}
+    main_budget = next(budget for budget in by_metric.values() if budget.unit == "%")
+
+    def side(label: str, environment: str, engine: str, changes: Sequence[str]) -> SideSpec:
+        setup = Setup(
+            workloads[0],
+            engine=waiting_passively(engine),
+            device=device,
+            precision=precision,
+            threads=threads,
+            max_batch=max(batch, 1),
+            sample_count=max(32, batch),
+            seed=seed,
+            libcuda=absolute(libcuda),
+        )
+        refuse_driver_contradictions(environment, setup)
+        return SideSpec(label, environment, setup, (options or EnvironmentOptions()).changed(changes))
+
+    return DuetRequest(
+        side(a, a, engine, for_a),
+        side(b if b != a else f"{b} (B)", b, engine_b or engine, for_b),
+        scenario,
+        batch,
+        by_metric,
+        max(0.1, WIDTH_SHARE * main_budget.value) if width_percent is None else _above_zero(width_percent),
+        max_time_s,
+        control,
+        seed,
+        stall_timeout_s,
+        command,
+        injected=bool(engine_b),
+        named=frozenset(wanted.metrics),
+        workloads=workloads,
+    )
+
+
+def duet(
+    a: str | DuetRequest,
+    b: str = "",
+    *,
+    out: StrPath | None = None,
+    say: Say = lambda text: None,
+    on_pair: OnPair = lambda data, decision: None,
+    **more: Any,
+) -> Comparison:
+    """Measure two environments in alternation and judge B's overhead over A; `more` is what `duet_request` takes."""
+    variables = {key: more.pop(key) for key in [option.keyword for option in VARIABLE_OPTIONS.values()] if key in more}
+    request = duet_request(a, b, **more) if isinstance(a, str) else a
+    from gputax.measure.duet.execution import execute_duet
+
+    directory = Path(out) if out else duet_directory(request.a.environment, request.b.environment)
+    if (directory / "comparison.json").exists():
+        raise UsageError(
+            "this directory holds a comparison already", where=str(directory), next_step="choose another --out"
+        )
+    with variables_set(variables_named(variables)):
+        return execute_duet(request, directory, say, on_pair)
+
+
+def duet_directory(a: str, b: str) -> Path:
+    """Return where a duet goes if nobody says."""
+    words = ("".join(letter if letter.isalnum() else "-" for letter in name) for name in (a, b))
+    return Path("results") / f"duet-{'-'.join(words)}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _duet_workloads(workloads: tuple[str, ...], scenario: str) -> tuple[str, ...]:
+    """Return what is measured: one model, or the operations of micro, which share one worker on each side."""
+    from gputax.plan.micro import MICRO, SCENARIOS, expanded, is_micro
+    from gputax.plan.workloads import workload_facts
+
+    workloads = expanded(workloads)
+    for workload in workloads:
+        workload_facts(workload)
+    operations = [is_micro(workload) for workload in workloads]
+    if len(workloads) > 1 and not all(operations):
+        raise UsageError("a duet takes one model, or operations of micro", next_step="one duet for each model")
+    if any(operations) and scenario not in SCENARIOS:
+        raise UsageError(f"{MICRO} has no scenario {scenario}", next_step=f"use --scenario {' or '.join(SCENARIOS)}")
+    return workloads
+
+
+def _above_zero(percent: float) -> float:
+    if not 0.0 < percent < math.inf:
+        raise UsageError(f"--width {percent!r} is not a percentage above zero", next_step="e.g. --width 1%")
+    return percent
+
+
+def compare(
+    base: StrPath,
+    *others: StrPath,
+    budgets: Sequence[str] = (),
+    suite: str = "",
+    force: bool = False,
+    command: str = "",
+) -> Comparison:
+    """Compare results on disk: our directories, LoadGen's output, older JSON, text files and pod logs."""
+    from gputax.plan.suites import wanted_budgets
+
+    wanted = wanted_budgets(budgets, suite)
+    from gputax.compare.document import compare_sources
+    from gputax.results.importers.detect import read_source
+
+    first, *rest = (read_source(Path(path)) for path in (base, *others))
+    return compare_sources(first, rest, wanted, force=force, command=command)
+
+
+def share_plan(
+    place: str = "bare",
+    *,
+    techniques: Sequence[str] = (),
+    tenants: Sequence[int] = (),
+    workload: str = "",
+    engine: str = "",
+    device: str = "auto",
+    precision: str = "fp32",
+    threads: int = 0,
+    weights: StrPath = "",
+    libcuda: StrPath = "",
+    batch: int = 1,
+    repeats: int = 5,
+    window_s: float | None = None,
+    warmup_s: float = 2.0,
+    slices: int = 0,
+    seed: int = 7,
+    beside_neighbours: bool = False,
+) -> SharePlan:
+    """Return the plan of a sharing experiment, or refuse it."""
+    from gputax.plan.engines import SYNONYMS as ENGINE_SYNONYMS
+    from gputax.plan.engines import USER_ENGINES, parse_engine
+    from gputax.plan.micro import engine_for, expanded
+    from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, SharePlan
+    from gputax.plan.workloads import workload_facts
+
+    named = tuple(techniques) or DEFAULT_TECHNIQUES[place]
+    workloads = expanded((workload or (OPERATION if named == ("proxy",) else MODEL),))
+    if len(workloads) != 1:
+        raise UsageError("all tenants run one workload", next_step=f"e.g. --workload {OPERATION}")
+    workload_facts(workloads[0])
+    name = engine.partition(":")[0]
+    if name not in ("", *USER_ENGINES):
+        raise unknown_name("engine", name, USER_ENGINES, ENGINE_SYNONYMS)
+    engine = engine_for(workloads[0], engine)
+    parse_engine(engine)
+    count = tuple(tenants) or DEFAULT_TENANTS
+    if beside_neighbours and count not in (DEFAULT_TENANTS, BESIDE):
+        raise UsageError("beside a neighbour there are two tenants", next_step="drop --tenants")
+    if window_s is None:
+        window_s = NEIGHBOURS_WINDOW_S if beside_neighbours else WINDOW_S
+    if window_s <= 0:
+        raise UsageError("--window must be longer than nothing", next_step="e.g. --window 10s")
+    setup = Setup(
+        workloads[0],
+        engine=engine,
+        device=device_named(device),
+        precision=precision_named(precision),
+        threads=threads,
+        weights=absolute(weights),
+        sample_count=max(8, batch),
+        max_batch=batch,
+        seed=seed,
+        libcuda=absolute(libcuda),
+    )
+    return SharePlan(
+        place,
+        named,
+        BESIDE if beside_neighbours else count,
+        setup,
+        repeats=repeats,
+        warmup_s=warmup_s,
+        window_s=window_s,
+        batch_size=batch,
+        slices=slices,
+        seed=seed,
+    )
+
+
+def share(
+    plan: SharePlan | None = None,
+    *,
+    aggressors: Sequence[str] = (),
+    victim: str = "single-stream",
+    out: StrPath | None = None,
+    overwrite: bool = False,
+    optional: bool = False,
+    stall_timeout_s: float = 0.0,
+    prometheus: str = "",
+    proxy_memory_mb: int = 0,
+    options: EnvironmentOptions | None = None,
+    view: RunView | None = None,
+    command: str = "",
+    **variables: object,
+) -> SharingRecord:
+    """Let tenants share a device as the plan says (default: `share_plan()`), or measure one beside `aggressors`.
+
+    With `optional`, a technique that is impossible here is skipped with a warning.
+    """
+    from gputax.measure.view import SilentView
+    from gputax.places import shared_place
+
+    plan = plan or share_plan(beside_neighbours=bool(aggressors))
+    view = view or SilentView()
+    directory = share_directory(plan, out, aggressors=aggressors, victim=victim)
+    with variables_set(variables_named(variables)):
+        place = shared_place(plan.place, options or EnvironmentOptions(), view.phase, proxy_memory_mb=proxy_memory_mb)
+        try:
+            if aggressors:
+                from gputax.measure.neighbours.execution import NeighboursRequest, measure_neighbours
+
+                asked = NeighboursRequest(plan, victim, tuple(aggressors), directory, command, overwrite, optional)
+                return measure_neighbours(asked, place, view)
+            from gputax.measure.share.execution import ShareRequest, measure_sharing
+
+            request = ShareRequest(plan, directory, command, overwrite, optional, stall_timeout_s, prometheus)
+            return measure_sharing(request, place, view)
+        finally:
+            place.close()
+
+
+def share_directory(
+    plan: SharePlan, out: StrPath | None, *, aggressors: Sequence[str] = (), victim: str = "single-stream"
+) -> Path:
+    """Return where an experiment goes: `out`, else results/share-PLACE-TIME, or the same plan's unfinished one."""
+    if out:
+        return Path(out)
+    from gputax.results.sharing_store import default_sharing_directory
+
+    name = plan.id
+    if aggressors:
+        from gputax.measure.neighbours.execution import NeighboursRequest
+
+        name = NeighboursRequest(plan, victim, tuple(aggressors), Path()).plan_id
+    return default_sharing_directory(Path("results"), plan.place, name)
+
+
+def report(
+    *directories: StrPath, out: StrPath | None = None, kind: Format | Literal[""] = "", overwrite: bool = False
+) -> tuple[Path, ...]:
+    """Write the report of result directories; returns the files. Default: report.html beside the only directory."""
+    from gputax.report.output import format_of, save_report
+    from gputax.report.sources import read_sources
+    from gputax.report.story import build_report
+
+    places = [Path(each) for each in directories]
+    path = Path(out) if out else report_path(places)
+    built = build_report(read_sources(places))
+    return save_report(built, kind or format_of(path), path, overwrite=overwrite)
+
+
+def report_path(directories: Sequence[Path]) -> Path:
+    """Return where a page goes: beside the results; where these are in several places, the current directory."""
+    only = directories[0]
+    if len(directories) > 1:
+        return Path("report.html")
+    return only / "report.html" if only.is_dir() else only.with_name("report.html")
+
+
+def read_results(path: StrPath) -> Results:
+    """Read a result directory or one of its documents: a run, a comparison or a sharing experiment."""
+    from gputax.report.sources import read_sources
+
+    found = read_sources([Path(path)])
+    documents: list[Results] = [each.record for each in found.runs]
+    documents += [each.comparison for each in found.comparisons]
+    documents += [each.record for each in found.sharing]
+    if len(documents) != 1:
+        raise ResultsError(
+            f"{len(documents)} results are here, not one", where=str(path), next_step="name one of their directories"
+        )
+    return documents[0]
+
+
+def advise(
+    results: StrPath,
+    *,
+    slo: Sequence[str] = (),
+    rate_per_s: float | None = None,
+    price_per_hour: float | None = None,
+    currency: str = "",
+    up_to: int | None = None,
+    fit_to: Sequence[int] = (),
+) -> Advice:
+    """Say which technique and how many tenants meet a target, from a sharing result or `published:NAME`."""
+    from gputax.advise.advice import advise as advise_on
+    from gputax.advise.sources import read_table
+    from gputax.advise.targets import Question, parse_targets
+
+    for name, value in (("--rate", rate_per_s), ("--price", price_per_hour)):
+        if value == 0.0:
+            raise UsageError(f"{name} must be above zero", next_step=f"drop it, or e.g. {name} 3.67")
+    if currency and price_per_hour is None:
+        raise UsageError("--currency without a --price", next_step="e.g. --price 3.67 --currency USD")
+    if not slo and rate_per_s is None:
+        raise UsageError("nothing is asked for", next_step="e.g. --slo p99=50ms, or --rate 10")
+    question = Question(parse_targets(tuple(slo)), rate_per_s, price_per_hour, currency, up_to)
+    return advise_on(read_table(str(results)), question, tuple(fit_to))

@@ -1,0 +1,107 @@
+"""Options are declared once, ten of them in the short help, and every variable has its place."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from gputax.cli.main import main
+from gputax.cli.options import Declared, Verb, options, variable_options
+from gputax.cli.verbs import GROUPED, VERBS, app
+from gputax.plan.options import GROUPS, OWN_VARIABLES, VARIABLE_OPTIONS, variables_page
+
+REPOSITORY = Path(__file__).parents[3]
+MEASURING = ("run", "duet", "share", "doctor")
+
+
+def command(verb: str) -> click.Command:
+    found = app.get_command(click.Context(app), verb)
+    assert found is not None
+    return found
+
+
+def words_of(text: str) -> set[str]:
+    return set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, flags=re.M))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_short_help_has_about_ten_options(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--help"]) == 0
+    shown = words_of(capsys.readouterr().out) - {"--help", "--help-all"}
+    assert len(shown) <= 12
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("models", "proxy")])
+def test_the_long_help_has_all_of_them_in_known_groups(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    hidden = [each for each in command(verb).params if isinstance(each, Declared) and not each.short]
+    if not hidden:
+        return
+    assert main([verb, "--help-all"]) == 0
+    shown = words_of(capsys.readouterr().out)
+    assert shown == {each.opts[0] for each in command(verb).params if isinstance(each, click.Option)} | {"--help"}
+    assert {each.group for each in hidden} <= set(GROUPS)
+
+
+def test_the_list_of_commands_is_grouped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    headings = [text.index(f"{group}:\n") for group in GROUPED]
+    assert headings == sorted(headings)
+    assert [*GROUPED] == ["Measure", "Compare", "Share", "Cluster", "Maintain"]
+
+
+@pytest.mark.parametrize("verb", MEASURING)
+def test_verbs_that_measure_take_every_variable_as_an_option(verb: str) -> None:
+    assert {f"--{name}" for name in VARIABLE_OPTIONS} <= {each.opts[0] for each in command(verb).params}
+
+
+def test_every_variable_in_the_sources_is_declared() -> None:
+    found: set[str] = set()
+    for folder, endings in (("src", {".py"}), ("native", {".c", ".h", ".py"})):
+        for path in (REPOSITORY / folder).rglob("*"):
+            if path.suffix in endings and "build" not in path.parts:
+                found |= set(re.findall(r"\bGPUTAX_[A-Z_]*[A-Z]\b", path.read_text()))
+    guards = {name for name in found if name.endswith("_H")}
+    assert found - guards == {each.variable for each in VARIABLE_OPTIONS.values()} | set(OWN_VARIABLES)
+
+
+def test_the_page_of_variables_is_written_from_the_declarations() -> None:
+    assert (REPOSITORY / "docs/variables.md").read_text() == variables_page()
+
+
+@click.command(cls=Verb)
+@options()
+@variable_options
+def probe() -> int:
+    """Show what a worker would inherit."""
+    click.echo(os.environ.get("GPUTAX_SOFT_KERNEL_US", "unset"))
+    return 0
+
+
+def asked(*words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    probe.main(args=list(words), standalone_mode=False)
+    return capsys.readouterr().out.strip()
+
+
+def test_an_option_sets_its_variable_while_the_verb_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("GPUTAX_SOFT_KERNEL_US", raising=False)
+    assert asked("--soft-kernel-us", "125", capsys=capsys) == "125"
+    assert asked(capsys=capsys) == "unset"
+    monkeypatch.setenv("GPUTAX_SOFT_KERNEL_US", "7")
+    assert asked(capsys=capsys) == "7"
+    assert asked("--soft-kernel-us", "125", capsys=capsys) == "125"
+    assert os.environ["GPUTAX_SOFT_KERNEL_US"] == "7"
+
+
+@pytest.mark.parametrize("value", ["fast", "0", "-1", "nan", "inf"])
+def test_a_setting_of_the_software_device_is_a_number_above_zero(
+    value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--dry-run", "--soft-kernel-us", value]) == 2
+    assert f"--soft-kernel-us {value!r} is not a number above zero" in capsys.readouterr().err
