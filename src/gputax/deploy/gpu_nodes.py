@@ -9,31 +9,20 @@ from gputax.deploy.plan import AwaitGpus, Manifest
 from gputax.errors import PreflightError
 from gputax.kubernetes import device_plugin
 from gputax.kubernetes.client import ForbiddenError
+from gputax.kubernetes.nodes import node_facts
 
 POLL_S = 3.0
 
 
 def allocatable(nodes: list[Manifest], resource: str) -> int:
     """Return how many of the resource the nodes offer together."""
-    return sum(int(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0)) for node in nodes)
-
-
-def gpu_nodes(nodes: list[Manifest]) -> list[str]:
-    """Return the nodes whose labels tell of an NVIDIA GPU."""
-    return [
-        str(node["metadata"]["name"])
-        for node in nodes
-        if any(
-            ((node["metadata"].get("labels") or {}).get(label) or "false") != "false"
-            for label in device_plugin.GPU_NODE_LABELS
-        )
-    ]
+    return sum(node_facts(node).offered(resource) for node in nodes)
 
 
 def await_gpus(tools: Tools, action: AwaitGpus, say: Callable[[str], None], apply: Callable[[Manifest], None]) -> None:
     """Install the plugin if GPU nodes advertise nothing; raise where no node has a GPU, or the plugin is not wanted."""
     cluster = tools.cluster()
-    named = gpu_nodes(cluster.list("Node"))
+    named = [node.name for node in map(node_facts, cluster.list("Node")) if node.gpu_label]
     if not named:
         raise PreflightError(
             f"no node offers {action.resource}, and no label tells of a GPU",

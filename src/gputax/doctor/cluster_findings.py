@@ -14,17 +14,6 @@ from gputax.plan.environment import PROXY, XEN, EnvironmentName
 OLDEST_VERSION = (1, 20)
 GPU_TAINT = "nvidia.com/gpu"
 XEN_CLASS, XEN_LABEL = "xen-gpu", "xen-enabled"
-# Whoever divides a GPU says so in one of these.
-SHARING_LABELS = (
-    "nvidia.com/gpu.sharing-strategy",
-    "nvidia.com/gpu.replicas",
-    "nvidia.com/mig.config",
-    "nvidia.com/mig.config.state",
-    "nos.nebuly.com/gpu-partitioning",
-    "cloud.google.com/gke-gpu-sharing-strategy",
-    "cloud.google.com/gke-max-shared-clients-per-gpu",
-    "cloud.google.com/gke-gpu-partition-size",
-)
 ACCESS = "kubectl apply -k kubernetes/access"
 PLUGIN_FIX = "gputax deploy current"
 
@@ -172,7 +161,7 @@ def check_gpus(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
 
 def check_sharing(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
     """Return how nodes share their GPUs, by the labels of NVIDIA's discovery, GKE and nos."""
-    from gputax.kubernetes.nodes import NodeFacts
+    from gputax.kubernetes.nodes import SHARING_LABELS, NodeFacts
     from gputax.sharing.flavours.flavour import flavour_of
 
     findings = []
@@ -209,7 +198,7 @@ def check_plugins(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
 
 def check_quota(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
     """Return whether a quota of the namespace leaves room for the pod."""
-    from gputax.kubernetes.inspection import quantity
+    from gputax.kubernetes.quantity import quantity
 
     needs: dict[str, float] = {"pods": 1, "count/pods": 1}
     for prefix in ("", "requests.", "limits."):

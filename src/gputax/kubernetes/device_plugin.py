@@ -11,16 +11,6 @@ NAMESPACE = "kube-system"
 NAME = "gputax-nvidia-device-plugin"
 # The kubelet looks for its plugins' sockets here and nowhere else: the one path of the node that the plugin needs.
 SOCKETS = "/var/lib/kubelet/device-plugins"
-# Labels by which a node tells of its GPU without a device plugin: feature discovery, GKE, and older conventions.
-GPU_NODE_LABELS = (
-    "nvidia.com/gpu.present",
-    "feature.node.kubernetes.io/pci-10de.present",
-    "feature.node.kubernetes.io/pci-0300_10de.present",
-    "feature.node.kubernetes.io/pci-0302_10de.present",
-    "cloud.google.com/gke-accelerator",
-    "k8s.amazonaws.com/accelerator",
-    "accelerator",
-)
 
 
 def daemon_set() -> Manifest:

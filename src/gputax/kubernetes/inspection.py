@@ -7,19 +7,13 @@ from typing import Any
 
 from gputax.errors import GputaxError
 from gputax.kubernetes.client import Cluster
-from gputax.kubernetes.objects import APP, GPU_RESOURCE, Manifest
+from gputax.kubernetes.nodes import node_facts
+from gputax.kubernetes.objects import APP, Manifest
 from gputax.kubernetes.permissions import PERMISSIONS
+from gputax.kubernetes.quantity import quantity
 from gputax.kubernetes.watch import event_words, state_of
 
 PLUGIN_NAMES = ("device-plugin", "nvidia-driver", "gpu-operator", "nvidia-container-toolkit", "gpu-feature-discovery")
-# Labels by which clouds and NVIDIA's own discovery mark a node that has a GPU, advertised or not.
-GPU_LABELS = (
-    "nvidia.com/gpu.present",
-    "feature.node.kubernetes.io/pci-10de.present",
-    "cloud.google.com/gke-accelerator",
-    "k8s.amazonaws.com/accelerator",
-    "kubernetes.azure.com/accelerator",
-)
 
 
 def inspect_cluster(context: str, namespace: str) -> dict[str, Any]:
@@ -41,7 +35,7 @@ def inspect_cluster(context: str, namespace: str) -> dict[str, Any]:
     try:
         facts["permissions"] = asked("permissions", lambda: _permissions(cluster))
         facts["namespace_labels"] = asked("namespace", lambda: _namespace_labels(cluster))
-        facts["nodes"] = asked("nodes", lambda: [node_facts(node) for node in cluster.list("Node")])
+        facts["nodes"] = asked("nodes", lambda: [node_facts(node).to_dict() for node in cluster.list("Node")])
         facts["plugins"] = asked("plugins", lambda: _plugins(cluster))
         facts["quotas"] = asked("quotas", lambda: [quota_facts(quota) for quota in cluster.list("ResourceQuota")])
         facts["pods"] = asked("pods", lambda: _pods(cluster))
@@ -55,31 +49,6 @@ def inspect_cluster(context: str, namespace: str) -> dict[str, Any]:
     return facts
 
 
-def node_facts(node: Manifest) -> dict[str, Any]:
-    """Return what matters of a node; pure."""
-    metadata, spec, status = (node.get(key) or {} for key in ("metadata", "spec", "status"))
-    labels = metadata.get("labels") or {}
-    ready: Manifest = next((each for each in status.get("conditions") or () if each.get("type") == "Ready"), {})
-    allocatable = status.get("allocatable") or {}
-    return {
-        "name": metadata.get("name"),
-        "ready": ready.get("status") == "True",
-        "why": ready.get("message") or ready.get("reason") or "",
-        "cordoned": bool(spec.get("unschedulable")),
-        "taints": [
-            f"{each.get('key')}={each.get('value', '')}:{each.get('effect')}" for each in spec.get("taints") or ()
-        ],
-        "cpus": quantity(str(allocatable.get("cpu", "0"))),
-        "memory": allocatable.get("memory"),
-        "gpus": int(allocatable.get(GPU_RESOURCE, 0)),
-        "gpu_capacity": int((status.get("capacity") or {}).get(GPU_RESOURCE, 0)),
-        "gpu_hint": next((f"{name}={labels[name]}" for name in GPU_LABELS if labels.get(name)), ""),
-        "labels": labels,
-        "runtime_handlers": [each.get("name", "") for each in status.get("runtimeHandlers") or ()] or None,
-        "kubelet": (status.get("nodeInfo") or {}).get("kubeletVersion"),
-    }
-
-
 def quota_facts(quota: Manifest) -> dict[str, Any]:
     """Return what a quota still leaves; pure."""
     status = quota.get("status") or {}
@@ -89,15 +58,6 @@ def quota_facts(quota: Manifest) -> dict[str, Any]:
         for name, hard in (status.get("hard") or {}).items()
     }
     return {"name": quota["metadata"]["name"], "left": left, "hard": status.get("hard") or {}}
-
-
-def quantity(text: str) -> float:
-    """Return a Kubernetes quantity as a number: `100m` is 0.1, `1Gi` is 2^30."""
-    scales = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-    for suffix in sorted(scales, key=len, reverse=True):
-        if text.endswith(suffix):
-            return float(text.removesuffix(suffix)) * scales[suffix]
-    return float(text or 0)
 
 
 def _permissions(cluster: Cluster) -> list[dict[str, Any]]:

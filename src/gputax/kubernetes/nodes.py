@@ -1,4 +1,4 @@
-"""What a node tells of its GPUs and of how it shares them; pure, on the Node as the API server gives it."""
+"""What a node tells of itself, of its GPUs and of how it shares them; pure, on the Node as the API server gives it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gputax.kubernetes.device_plugin import GPU_NODE_LABELS
 from gputax.kubernetes.objects import GPU_RESOURCE, Manifest
+from gputax.kubernetes.quantity import quantity
 
 VENDOR = "nvidia.com/"
 SHARED_RESOURCE = f"{GPU_RESOURCE}.shared"
@@ -21,7 +21,6 @@ PRODUCT_LABEL = "nvidia.com/gpu.product"
 MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE_LABEL = "nvidia.com/mig.config.state"
 MIG_STRATEGY_LABEL = "nvidia.com/mig.strategy"
-MIG_CAPABLE_LABEL = "nvidia.com/mig.capable"
 OPERATOR_LABELS = "nvidia.com/gpu.deploy."
 NOS_LABEL = "nos.nebuly.com/gpu-partitioning"
 GKE_ACCELERATOR = "cloud.google.com/gke-accelerator"
@@ -29,6 +28,22 @@ GKE_STRATEGY = "cloud.google.com/gke-gpu-sharing-strategy"
 GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 GKE_PARTITION = "cloud.google.com/gke-gpu-partition-size"
 GKE_NO_PLUGIN = "gke-no-default-nvidia-gpu-device-plugin"
+# By which a node says that it has an NVIDIA GPU, advertised or not: feature discovery, clouds, older conventions.
+GPU_LABELS = (
+    "nvidia.com/gpu.present",
+    "feature.node.kubernetes.io/pci-10de.present",
+    GKE_ACCELERATOR,
+    "k8s.amazonaws.com/accelerator",
+    "kubernetes.azure.com/accelerator",
+    "feature.node.kubernetes.io/pci-0300_10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+    "accelerator",
+)
+# Whoever divides a GPU says so in one of these.
+SHARING_LABELS = (
+    STRATEGY_LABEL, REPLICAS_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, NOS_LABEL, GKE_STRATEGY, GKE_CLIENTS,
+    GKE_PARTITION,
+)  # fmt: skip
 # Which labels are kept with a result: all that say how the GPU is shared.
 KEPT_LABELS = (
     CONFIG_LABEL, STRATEGY_LABEL, REPLICAS_LABEL, MEMORY_LABEL, COUNT_LABEL, PRODUCT_LABEL, MIG_CONFIG_LABEL,
@@ -38,14 +53,27 @@ KEPT_LABELS = (
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One node, as far as sharing goes."""
+    """One node, as far as it decides which pods run there and what they get of its GPUs."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     allocatable: Mapping[str, str] = field(default_factory=dict)
-    usable: bool = True
-    """Ready and not cordoned."""
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    ready: bool | None = None
+    """None where the node does not tell."""
+    why_not_ready: str = ""
+    cordoned: bool = False
+    taints: tuple[str, ...] = ()
+    """Each as KEY=VALUE:EFFECT."""
+    runtime_handlers: tuple[str, ...] = ()
+    """Empty where the kubelet is too old to tell."""
+    kubelet: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the scheduler may put a pod there; a node that does not tell counts as ready."""
+        return self.ready is not False and not self.cordoned
 
     def offered(self, resource: str) -> int:
         """Return how many of a resource the node has to give, used or not."""
@@ -71,7 +99,31 @@ class NodeFacts:
     def has_gpu(self) -> bool:
         """Whether it offers anything of NVIDIA's, or says that it has a GPU."""
         offers = any(name.startswith(VENDOR) and self.offered(name) for name in self.allocatable)
-        return offers or any(self.label(name) not in ("", "false") for name in GPU_NODE_LABELS)
+        return offers or bool(self.gpu_label)
+
+    @property
+    def gpu_label(self) -> str:
+        """The first label, with its value, that says that the node has a GPU; empty where none does."""
+        told = (f"{name}={self.labels[name]}" for name in GPU_LABELS if self.label(name) not in ("", "false"))
+        return next(told, "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as `gputax doctor --json` prints them."""
+        return {
+            "name": self.name,
+            "ready": self.ready is True,
+            "why": self.why_not_ready,
+            "cordoned": self.cordoned,
+            "taints": list(self.taints),
+            "cpus": quantity(self.allocatable.get("cpu", "0")),
+            "memory": self.allocatable.get("memory"),
+            "gpus": self.offered(GPU_RESOURCE),
+            "gpu_capacity": int(self.capacity.get(GPU_RESOURCE, "0")),
+            "gpu_hint": self.gpu_label,
+            "labels": dict(self.labels),
+            "runtime_handlers": list(self.runtime_handlers) or None,
+            "kubelet": self.kubelet,
+        }
 
     def kept(self) -> dict[str, Any]:
         """Return what is stored with a result."""
@@ -85,11 +137,19 @@ class NodeFacts:
 def node_facts(node: Manifest) -> NodeFacts:
     """Read a Node."""
     metadata, spec, status = (node.get(key) or {} for key in ("metadata", "spec", "status"))
-    ready = [each.get("status") for each in status.get("conditions") or () if each.get("type") == "Ready"]
+    ready: Manifest = next((each for each in status.get("conditions") or () if each.get("type") == "Ready"), {})
     return NodeFacts(
         str(metadata.get("name") or ""),
         dict(metadata.get("labels") or {}),
         dict(metadata.get("annotations") or {}),
-        {str(name): str(count) for name, count in (status.get("allocatable") or {}).items()},
-        ready in ([], ["True"]) and not spec.get("unschedulable"),
+        {str(name): str(amount) for name, amount in (status.get("allocatable") or {}).items()},
+        {str(name): str(amount) for name, amount in (status.get("capacity") or {}).items()},
+        ready=ready.get("status") == "True" if ready else None,
+        why_not_ready=ready.get("message") or ready.get("reason") or "",
+        cordoned=bool(spec.get("unschedulable")),
+        taints=tuple(
+            f"{each.get('key')}={each.get('value', '')}:{each.get('effect')}" for each in spec.get("taints") or ()
+        ),
+        runtime_handlers=tuple(each.get("name", "") for each in status.get("runtimeHandlers") or ()),
+        kubelet=(status.get("nodeInfo") or {}).get("kubeletVersion"),
     )

@@ -6,7 +6,7 @@ import pytest
 
 from gputax.doctor.cluster_findings import Wanted, diagnose_cluster
 from gputax.doctor.finding import Finding
-from gputax.kubernetes.inspection import node_facts, quantity, quota_facts
+from gputax.kubernetes.inspection import quota_facts
 
 WANTED = Wanted(cpus=2)
 
@@ -133,28 +133,6 @@ def test_a_gpu_node_s_own_taint_is_tolerated_by_pods_with_a_gpu() -> None:
     tainted = facts(nodes=[node(taints=["nvidia.com/gpu=present:NoSchedule"])])
     assert found(tainted, Wanted(gpus=1)) == []
     assert any(each.status == "fail" for each in found(tainted))
-
-
-@pytest.mark.parametrize(("text", "number"), [("2", 2.0), ("100m", 0.1), ("4Gi", 2**32), ("1k", 1000.0), ("0", 0.0)])
-def test_quantities(text: str, number: float) -> None:
-    assert quantity(text) == pytest.approx(number)
-
-
-def test_a_node_as_the_api_server_gives_it() -> None:
-    read = node_facts(
-        {
-            "metadata": {"name": "n", "labels": {"cloud.google.com/gke-accelerator": "nvidia-tesla-t4"}},
-            "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
-            "status": {
-                "allocatable": {"cpu": "3920m", "nvidia.com/gpu": "1"},
-                "capacity": {"nvidia.com/gpu": "1"},
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        }
-    )
-    assert (read["cpus"], read["gpus"], read["ready"]) == (3.92, 1, True)
-    assert read["taints"] == ["nvidia.com/gpu=present:NoSchedule"]
-    assert read["gpu_hint"] == "cloud.google.com/gke-accelerator=nvidia-tesla-t4"
 
 
 def test_what_a_quota_leaves() -> None:

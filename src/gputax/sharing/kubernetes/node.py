@@ -6,11 +6,11 @@ import contextlib
 import json
 
 from gputax.errors import GputaxError, PreflightError
-from gputax.kubernetes.inspection import quantity
 from gputax.kubernetes.nodes import MIG_STATE_LABEL, NodeFacts
 from gputax.kubernetes.objects import APP, ROLE_LABEL, Manifest, Size
 from gputax.kubernetes.pods import as_yaml
 from gputax.kubernetes.proxy_objects import PROXY_SIZE
+from gputax.kubernetes.quantity import quantity
 from gputax.kubernetes.watch import Say, state_of
 from gputax.plan.options import EnvironmentOptions
 from gputax.sharing.flavours.flavour import Wish, flavour_of, offer_for

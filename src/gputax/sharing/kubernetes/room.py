@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gputax.errors import PreflightError
-from gputax.kubernetes.inspection import quantity
 from gputax.kubernetes.nodes import VENDOR, NodeFacts
 from gputax.kubernetes.objects import Manifest, Size
+from gputax.kubernetes.quantity import quantity
 
 # What the system's pods ask for on a node, where they may not be listed.
 UNKNOWN_OTHERS = 0.2
