@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RunRecord
+from gputax.results.kinds import RUN
 from gputax.results.store import ResultDirectory
 
 SAMPLES = 1_000_000
@@ -45,10 +46,10 @@ def write_run(directory: Path, *, mean_ms: float, seed: int, samples: int = SAMP
     latency_ns = np.random.default_rng(seed).lognormal(np.log(mean_ms * 1e6), 0.1, samples).astype(np.int64)
     end_ns = np.cumsum(latency_ns)
     name = "resnet50-single-stream-b1-bare"
-    store = ResultDirectory(directory)
+    store = ResultDirectory(directory, RUN)
     columns = {"start_ns": end_ns - latency_ns, "end_ns": end_ns, "samples": np.ones(samples, dtype=np.int64)}
     store.write_samples(f"samples/{name}.parquet", columns)
-    store.write_record(_record(name, latency_ns))
+    store.write_document(_record(name, latency_ns))
     store.close()
 
 

@@ -22,8 +22,9 @@ from gputax.measure.summary import summarise
 from gputax.measure.view import SilentView
 from gputax.plan.cells import Cell, LoadPlan
 from gputax.plan.load import Load
+from gputax.results.kinds import RUN
 from gputax.results.loadgen import parse_detail
-from gputax.results.store import read_record
+from gputax.results.store import read_document
 from gputax.worker.probes.cpu_allowance import cpu_allowance
 
 PAIRS = 8
@@ -183,7 +184,7 @@ def quick_run() -> dict[str, Any]:
             time.sleep(0.2)
         seconds = time.monotonic() - started
         worker_mb = 0.0
-        for benchmark in read_record(out).benchmarks:
+        for benchmark in read_document(RUN, out).benchmarks:
             telemetry = json.loads((out / benchmark.telemetry_file).read_text())
             worker_mb = max(worker_mb, *telemetry["rss_mb"])
     return {

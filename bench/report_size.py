@@ -20,6 +20,7 @@ from gputax.plan.metrics import METRICS
 from gputax.report.output import save_report
 from gputax.report.sources import read_sources
 from gputax.report.story import build_report
+from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import (
     COMPARISON_NAME,
     ComparedMetric,
@@ -28,8 +29,9 @@ from gputax.results.documents.comparison import (
     Resolution,
     Side,
 )
-from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RunRecord, WarningRecord
+from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RunRecord
 from gputax.results.files import write_text
+from gputax.results.kinds import RUN
 from gputax.results.store import ResultDirectory
 from gputax.stats.pairs import paired_estimate
 from gputax.stats.percentiles import percentile_table
@@ -87,7 +89,7 @@ def write_results(root: Path) -> list[Path]:
 
 
 def _write_run(directory: Path, environment: str, cost: float, generator: np.random.Generator) -> None:
-    store = ResultDirectory(directory)
+    store = ResultDirectory(directory, RUN)
     benchmarks = []
     for workload, scenario, batch, latency_ms, _ in CELLS:
         columns = _samples(scenario, batch, latency_ms * cost, generator)
@@ -95,7 +97,7 @@ def _write_run(directory: Path, environment: str, cost: float, generator: np.ran
         store.write_samples(benchmark.samples_file, columns)
         write_text(directory / benchmark.telemetry_file, json.dumps(_telemetry(generator)) + "\n")
         benchmarks.append(benchmark)
-    store.write_record(
+    store.write_document(
         RunRecord(
             gputax_version="0", timestamp=STAMP, complete=True, plan_id="report-size",
             cells_planned=tuple(each.cell for each in benchmarks), environment=environment, device="software",

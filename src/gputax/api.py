@@ -116,10 +116,11 @@ def run(
 
 def run_directory(cells: Sequence[Cell], out: StrPath | None) -> Path:
     """Return where a run goes: `out`, else results/ENV-TIME, or the unfinished directory of the same plan."""
+    from gputax.results.kinds import RUN
     from gputax.results.store import default_directory
 
     cells = tuple(cells)
-    return Path(out) if out else default_directory(Path("results"), cells[0].environment, plan_id(cells))
+    return Path(out) if out else default_directory(Path("results"), RUN, plan_id(cells), cells[0].environment)
 
 
 def duet_request(
@@ -215,10 +216,6 @@ def duet(
     from gputax.measure.duet.execution import execute_duet
 
     directory = Path(out) if out else duet_directory(request.a.environment, request.b.environment)
-    if (directory / "comparison.json").exists():
-        raise UsageError(
-            "this directory holds a comparison already", where=str(directory), next_step="choose another --out"
-        )
     with variables_set(variables_named(variables)):
         return execute_duet(request, directory, say, on_pair)
 
@@ -388,14 +385,15 @@ def share_directory(
     """Return where an experiment goes: `out`, else results/share-PLACE-TIME, or the same plan's unfinished one."""
     if out:
         return Path(out)
-    from gputax.results.sharing_store import default_sharing_directory
+    from gputax.results.kinds import SHARING
+    from gputax.results.store import default_directory
 
     name = plan.id
     if aggressors:
         from gputax.measure.neighbours.execution import NeighboursRequest
 
         name = NeighboursRequest(plan, victim, tuple(aggressors), Path()).plan_id
-    return default_sharing_directory(Path("results"), plan.place, name)
+    return default_directory(Path("results"), SHARING, name, f"share-{plan.place}")
 
 
 def report(

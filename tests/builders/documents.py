@@ -9,8 +9,9 @@ import numpy as np
 from gputax.report.distributions import cell_shape
 from gputax.report.grouping import Compared
 from gputax.report.sources import ComparisonSource, RunSource, Sources
+from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import ComparedMetric, Comparison, PairSeries, Resolution, Side
-from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RunRecord, WarningRecord
+from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RunRecord
 
 CPU = "CPU (Test CPU), not a GPU"
 STAMP = "2026-01-01T12:00:00+00:00"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gputax.report.sources import SharingSource, Sources
-from gputax.results.documents.run import WarningRecord
+from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.sharing import (
     CrossCheck,
     IsolationRow,

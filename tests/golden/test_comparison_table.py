@@ -10,8 +10,8 @@ from typing import Any
 from gputax.report.comparison_tables import not_judged
 from gputax.report.exporters.console_text import Screen, write_console
 from gputax.report.story import report_on
+from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import ComparedMetric, Comparison, Side
-from gputax.results.documents.run import WarningRecord
 
 GOLDEN = Path(__file__).parent / "comparison_table.txt"
 

@@ -11,7 +11,7 @@ from gputax.report.exporters.markdown_text import markdown_text
 from gputax.report.model import Report
 from gputax.report.output import report_text
 from gputax.report.story import build_report
-from gputax.results.documents.run import Failure, WarningRecord
+from gputax.results.documents.base import Failure, WarningRecord
 from tests.builders.documents import benchmark, comparison, metric, p99, run_source, side, sources
 
 HERE = Path(__file__).parent

@@ -10,7 +10,8 @@ from typing import Any
 from gputax.report.exporters.console_text import write_console
 from gputax.report.sources import RunSource, Sources
 from gputax.report.story import build_report
-from gputax.results.documents.run import Benchmark, Failure, GpuInfo, LoadGenVerdict, RunRecord, WarningRecord
+from gputax.results.documents.base import Failure, WarningRecord
+from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RunRecord
 
 GOLDEN = Path(__file__).parent / "run_table.txt"
 

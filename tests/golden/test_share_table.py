@@ -10,7 +10,7 @@ from gputax.measure.share.documents import shared_rows
 from gputax.report.exporters.console_text import write_console
 from gputax.report.sources import SharingSource, Sources
 from gputax.report.story import build_report
-from gputax.results.documents.run import Failure, WarningRecord
+from gputax.results.documents.base import Failure, WarningRecord
 from gputax.results.documents.sharing import CrossCheck, SharingRecord
 from tests.builders.shared_cells import document
 

@@ -22,7 +22,8 @@ from gputax.cli.compare import compare as compare_verb
 from gputax.errors import ResultsError, UsageError
 from gputax.results.documents.comparison import Comparison
 from gputax.results.importers.pod_log import result_block
-from gputax.results.store import read_record
+from gputax.results.kinds import RUN
+from gputax.results.store import read_document
 
 Done = subprocess.CompletedProcess[str]
 Compare = Callable[..., Done]
@@ -114,7 +115,7 @@ def test_the_document_on_stdout_is_the_one_on_disk(place: Path, compare: Compare
     median = rows["single-stream", "latency_p50"]
     assert median.overhead_percent == pytest.approx(100, abs=25)
     assert median.budget == 3.0
-    recorded = {entry.scenario: entry for entry in read_record(place / "fast").benchmarks}
+    recorded = {entry.scenario: entry for entry in read_document(RUN, place / "fast").benchmarks}
     assert median.base_value == pytest.approx(recorded["single_stream"].latency_p50_ms)
     assert rows["offline", "throughput"].base_value == pytest.approx(recorded["offline"].throughput_samples_per_sec)
 
@@ -191,7 +192,7 @@ def test_a_cell_that_failed_does_not_pass_with_the_others(place: Path) -> None:
 
 
 def test_formats_may_be_mixed_and_never_pass_without_spread(place: Path, compare: Compare) -> None:
-    record = read_record(place / "fast")
+    record = read_document(RUN, place / "fast")
     (place / "pod.log").write_text("starting\n" + result_block(record))
     (place / "plain.txt").write_text("ResNet-50 Offline:\n  Throughput: 3,000 images/sec\n")
     others = ["pod.log", "plain.txt", "fast/cells/resnet50-offline-b4-bare"]

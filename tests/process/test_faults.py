@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from gputax.results.documents.run import RunRecord
-from gputax.results.store import read_record
+from gputax.results.kinds import RUN
+from gputax.results.store import read_document
 from tests.standins.started import STARTED, start, wait_for, workers_of
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
@@ -68,14 +69,14 @@ def test_an_interrupt_keeps_what_is_done_and_the_same_command_resumes(
     assert "1 of 4 cells are kept" in errors
     assert "the same command resumes" in errors
     assert not alive(worker)
-    first = read_record(tmp_path / "o")
+    first = read_document(RUN, tmp_path / "o")
     assert [benchmark.cell for benchmark in first.benchmarks] == ["resnet50-offline-b1-bare"]
     assert not first.complete
 
     done = gputax(*words)
     assert done.returncode == 0, done.stderr
     assert "1 of them measured before" in done.stderr
-    record = read_record(tmp_path / "o")
+    record = read_document(RUN, tmp_path / "o")
     assert record.complete
     assert record.benchmarks[0] == first.benchmarks[0], "what was measured is not measured again"
     assert [benchmark.session for benchmark in record.benchmarks] == [1, 2, 2, 2]
@@ -100,7 +101,7 @@ def test_a_resume_on_another_machine_is_refused(tmp_path: Path, tiny_suite: str)
     assert done.returncode == 3, done.stdout
     assert "not what the earlier cells were measured on" in done.stderr
     assert "cpu_allowance.affinity" in done.stderr
-    kept = read_record(tmp_path / "o").benchmarks
+    kept = read_document(RUN, tmp_path / "o").benchmarks
     assert kept == RunRecord.model_validate_json(before).benchmarks, "nothing is lost by the refusal"
 
 
@@ -125,7 +126,7 @@ def test_a_coordinator_that_is_killed_takes_its_worker_along(tmp_path: Path, tin
     while alive(worker) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive(worker)
-    assert read_record(tmp_path / "o").benchmarks, "the finished cell survives even SIGKILL"
+    assert read_document(RUN, tmp_path / "o").benchmarks, "the finished cell survives even SIGKILL"
 
 
 def test_a_killed_worker_fails_its_cell_and_the_next_cell_gets_a_new_one(tmp_path: Path, long_suite: str) -> None:
@@ -136,7 +137,7 @@ def test_a_killed_worker_fails_its_cell_and_the_next_cell_gets_a_new_one(tmp_pat
     os.kill(worker, signal.SIGKILL)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 4, errors
-    record = read_record(tmp_path / "o")
+    record = read_document(RUN, tmp_path / "o")
     assert [failure.cell for failure in record.failures] == ["resnet50-offline-b4-bare"]
     assert "killed by signal 9" in record.failures[0].what
     assert len(record.benchmarks) == 3
@@ -281,10 +282,10 @@ def test_a_disk_that_fills_up_in_the_middle_loses_nothing(tmp_path: Path, long_s
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 1, errors
         assert "the disk is full" in errors
-        assert len(read_record(small / "o").benchmarks) == 1
+        assert len(read_document(RUN, small / "o").benchmarks) == 1
         (small / "ballast").unlink()
         assert gputax(*words).returncode == 0
-        assert len(read_record(small / "o").benchmarks) == 4
+        assert len(read_document(RUN, small / "o").benchmarks) == 4
     finally:
         subprocess.run(["umount", small], check=True)
 
@@ -296,7 +297,7 @@ def test_one_core_is_enough_and_is_seen(tmp_path: Path, tiny_suite: str) -> None
         [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert read_record(tmp_path / "o").fingerprint["cpu_allowance"]["threads"] == 1
+    assert read_document(RUN, tmp_path / "o").fingerprint["cpu_allowance"]["threads"] == 1
 
 
 def test_a_broken_pipe_is_no_crash(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ import pytest
 from gputax.environments.native_parts import native_directory
 from gputax.plan.micro import OPERATIONS
 from gputax.results.documents.comparison import Comparison
-from gputax.results.store import read_record, read_samples
+from gputax.results.kinds import RUN
+from gputax.results.store import read_document, read_samples
 from tests.standins.started import workers_of
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
@@ -97,7 +98,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_every_operation_has_its_place_in_record_table_and_text(everything: tuple[Path, str]) -> None:
     directory, shown = everything
-    record = read_record(directory)
+    record = read_document(RUN, directory)
     assert [benchmark.workload for benchmark in record.benchmarks] == list(OPERATIONS)
     assert record.device == "software"
     assert record.device_label == "software device (gputax software device), not a GPU"
@@ -145,7 +146,7 @@ def test_behind_the_proxy_every_cell_carries_its_proof(
                   "--suite", small, "--out", "m", GPUTAX_PROXY_TRANSPORT=transport, GPUTAX_SOFT_KERNEL_US="50",
                   **nothing_left)  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
-    record = read_record(tmp_path / "m")
+    record = read_document(RUN, tmp_path / "m")
     assert record.device_label == "software device (gputax software device [kernel 50 us]), not a GPU"
     for benchmark in record.benchmarks:
         evidence = benchmark.evidence
@@ -166,7 +167,7 @@ def test_counters_that_do_not_agree_are_invalid_and_no_number(
     words = ("--workload", "micro:operation", *SOFTWARE)
     done = gputax("run", "--env", "bare+proxy", *words, "--suite", small, "--out", "m", **lying)
     assert done.returncode == 5, done.stderr
-    (benchmark,) = read_record(tmp_path / "m").benchmarks
+    (benchmark,) = read_document(RUN, tmp_path / "m").benchmarks
     assert not benchmark.valid
     assert benchmark.evidence["active"] is False
     assert "cuMemcpyHtoD_v2" in benchmark.evidence["reasons"][0]
@@ -193,7 +194,7 @@ def test_a_worker_that_loaded_another_library_is_invalid(
     done = gputax("run", "--env", environment, "--workload", "micro:launch", *SOFTWARE, "--suite", small, "--out", "m",
                   LD_PRELOAD=str(other))  # fmt: skip
     assert done.returncode == 5, done.stderr
-    (benchmark,) = read_record(tmp_path / "m").benchmarks
+    (benchmark,) = read_document(RUN, tmp_path / "m").benchmarks
     assert not benchmark.valid
     assert f"the worker loaded {other}" in benchmark.evidence["reasons"][0]
 
@@ -212,7 +213,7 @@ def test_another_library_is_measured_under_its_own_name(gputax: Gputax, tmp_path
         done = gputax("run", "--env", environment, "--workload", "micro:launch", "--libcuda", "libmine.so", "--suite",
                       small, "--out", environment)  # fmt: skip
         assert done.returncode == 0, done.stderr + done.stdout
-        record = read_record(tmp_path / environment)
+        record = read_document(RUN, tmp_path / environment)
         assert f"as {mine} names it" in record.device_label
         path = record.evidence["library" if environment == "bare" else "backend"]
         assert path == str(mine)

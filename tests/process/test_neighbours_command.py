@@ -28,8 +28,8 @@ from gputax.measure.view import SilentView
 from gputax.plan.cells import Setup
 from gputax.plan.techniques import TECHNIQUES, SharePlan, Technique
 from gputax.results.documents.sharing import SharingRecord
-from gputax.results.sharing_store import read_sharing
-from gputax.results.store import read_samples
+from gputax.results.kinds import SHARING
+from gputax.results.store import read_document, read_samples
 from gputax.sharing.place import Say, Switched
 from tests.standins import control_groups
 from tests.standins.neighbourhood import Neighbourhood
@@ -101,7 +101,7 @@ def test_a_known_slowdown_is_found_and_kept(tmp_path: Path) -> None:
     assert row.p99_slowdown_percent is None, "two pairs carry no p99"
     assert record.device_label == "CPU (script), not a GPU"
     assert record.complete
-    assert read_sharing(given.directory).model_dump(mode="json") == record.model_dump(mode="json")
+    assert read_document(SHARING, given.directory).model_dump(mode="json") == record.model_dump(mode="json")
     kept = read_samples(given.directory / "samples/neighbour-cpu-shared-compute.parquet")
     assert set(kept["slot"]) == {0, 1, 2, 3}
     truth = truth_of(place, kept)
@@ -270,7 +270,7 @@ def test_behind_the_proxy_an_interrupt_is_resumed_and_all_walls_hold(tmp_path: P
     _, told = first.communicate(timeout=60)
     assert first.returncode == 130, told
     assert started_in(tmp_path) == []
-    before = read_sharing(tmp_path / "out")
+    before = read_document(SHARING, tmp_path / "out")
     assert [row.aggressor for row in before.neighbours] == ["launches"]
     assert not before.complete
     second = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)

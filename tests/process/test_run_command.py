@@ -12,7 +12,8 @@ import jsonschema
 import numpy as np
 import pytest
 
-from gputax.results.store import read_record, read_samples
+from gputax.results.kinds import RUN
+from gputax.results.store import read_document, read_samples
 from tests.standins.command import TINY_SUITE, run_gputax
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
@@ -60,7 +61,7 @@ def test_the_record_fits_the_schema_that_is_checked_in(finished: Path) -> None:
 
 
 def test_the_figures_can_be_computed_again_from_the_samples(finished: Path) -> None:
-    for benchmark in read_record(finished).benchmarks:
+    for benchmark in read_document(RUN, finished).benchmarks:
         columns = read_samples(finished / benchmark.samples_file)
         begin = columns["scheduled_ns" if benchmark.scenario == "server" else "start_ns"]
         latency_ms = np.sort(columns["end_ns"] - begin) / 1e6
@@ -70,7 +71,7 @@ def test_the_figures_can_be_computed_again_from_the_samples(finished: Path) -> N
 
 
 def test_every_number_names_its_device_and_its_claim(finished: Path) -> None:
-    record = read_record(finished)
+    record = read_document(RUN, finished)
     assert record.device == "cpu"
     assert record.device_label.endswith("not a GPU")
     assert record.gpu_info.name.startswith("no GPU used")

@@ -16,8 +16,8 @@ import jsonschema
 import numpy as np
 import pytest
 
-from gputax.results.sharing_store import read_sharing
-from gputax.results.store import read_samples
+from gputax.results.kinds import SHARING
+from gputax.results.store import read_document, read_samples
 from gputax.sharing.bare.cpu_quota import PREFIX
 from tests.standins import control_groups
 from tests.standins.started import start, wait_for, workers_of
@@ -49,7 +49,7 @@ def gone(pids: list[int]) -> bool:
 def test_an_experiment_on_the_cpu(gputax: Gputax, tmp_path: Path) -> None:
     done = gputax(*CPU)
     assert done.returncode == 0, done.stderr
-    record = read_sharing(tmp_path / "o")
+    record = read_document(SHARING, tmp_path / "o")
     assert record.complete
     assert len(record.cells) == 2
     assert (record.plan["tenants"], record.plan["repeats"], record.plan["window_s"]) == ([1, 2], 1, 0.5)
@@ -86,7 +86,7 @@ def test_tenants_behind_one_proxy(gputax: Gputax, tmp_path: Path) -> None:
     words = ("--tech", "proxy", "--device", "software", "--proxy-memory-mb", "64", *SHORT)
     done = gputax("share", *words, "--json", "--out", "o")
     assert done.returncode == 0, done.stderr
-    record = read_sharing(tmp_path / "o")
+    record = read_document(SHARING, tmp_path / "o")
     assert json.loads(done.stdout)["plan_id"] == record.plan_id
     assert record.device == "software"
     assert record.device_label.startswith("software device")
@@ -108,10 +108,10 @@ def test_an_interrupt_keeps_what_is_done_and_the_same_command_resumes(tmp_path: 
     assert process.returncode == 130, errors
     assert "1 of 2 cells are kept" in errors
     assert gone(workers)
-    first = read_sharing(tmp_path / "o")
+    first = read_document(SHARING, tmp_path / "o")
     done = gputax(*words)
     assert done.returncode == 0, done.stderr
-    record = read_sharing(tmp_path / "o")
+    record = read_document(SHARING, tmp_path / "o")
     assert record.cells[0] == first.cells[0], "what was measured is not measured again"
     assert [cell.session for cell in record.cells] == [1, 2]
 
@@ -120,7 +120,7 @@ def test_a_tenant_that_fails_fails_its_cell_and_the_others_are_kept(gputax: Gput
     # The first run and about 300 of the measurement: every cell fails, and the next one goes on.
     done = gputax("share", "--tech", "cpu-shared", "--engine", f"{ENGINE},fail_after=50", *SHORT, "--out", "o")
     assert done.returncode == 4, done.stderr
-    record = read_sharing(tmp_path / "o")
+    record = read_document(SHARING, tmp_path / "o")
     assert len(record.failures) == 2
     assert record.cells == ()
     assert not record.complete
@@ -144,7 +144,7 @@ def test_a_killed_coordinator_leaves_no_process_and_the_next_run_removes_its_gro
     done = gputax(*words, "--window", "0.5s", "--out", "p")
     assert done.returncode == 0, done.stderr
     assert not any(group.exists() for group in groups)
-    evidence = read_sharing(tmp_path / "p").cells[0].results[0].evidence
+    evidence = read_document(SHARING, tmp_path / "p").cells[0].results[0].evidence
     assert evidence["quota_cpus"] == pytest.approx(len(os.sched_getaffinity(0)) / 2)
 
 
@@ -176,7 +176,7 @@ def test_without_permission_a_named_quota_is_refused_and_a_default_one_is_left_o
     assert default.returncode == 0, default.stderr
     assert "cpu-quota is left out" in default.stderr
     assert "cpu-quota was left out" in default.stdout
-    assert {cell.technique for cell in read_sharing(tmp_path / "o").cells} == {"cpu-shared"}
+    assert {cell.technique for cell in read_document(SHARING, tmp_path / "o").cells} == {"cpu-shared"}
 
 
 def test_a_disk_that_fills_up_in_the_middle_loses_nothing(tmp_path: Path, gputax: Gputax) -> None:
@@ -200,9 +200,9 @@ def test_a_disk_that_fills_up_in_the_middle_loses_nothing(tmp_path: Path, gputax
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 1, errors
         assert "the disk is full" in errors
-        assert len(read_sharing(small / "o").cells) == 1
+        assert len(read_document(SHARING, small / "o").cells) == 1
         (small / "ballast").unlink()
         assert gputax(*words).returncode == 0
-        assert len(read_sharing(small / "o").cells) == 2
+        assert len(read_document(SHARING, small / "o").cells) == 2
     finally:
         subprocess.run(["umount", small], check=True)

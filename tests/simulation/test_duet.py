@@ -19,10 +19,10 @@ from gputax.measure.duet.pairs import (
     Pair,
     Slot,
     choose_slot,
-    dropped_runs,
     run_duet,
     slot_candidates,
 )
+from gputax.measure.sizing import dropped_runs
 from gputax.plan.budgets import COMMAND_LINE, Budget
 from gputax.plan.metrics import METRICS
 from gputax.stats.pairs import PairedEstimate, paired_estimate

@@ -9,9 +9,10 @@ from typing import Any
 from gputax.advise.table import Point, Run, Series, Table, from_record, memory_room
 from gputax.errors import ResultsError, unknown_name
 from gputax.plan.techniques import TECHNIQUES
-from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
+from gputax.results.documents.sharing import SharingRecord
 from gputax.results.importers.source import printable
-from gputax.results.sharing_store import read_sharing_file
+from gputax.results.kinds import SHARING
+from gputax.results.store import document_path, read_document
 
 PUBLISHED: dict[str, str] = {"a100-nos": "a100_nos.toml"}
 PUBLISHED_PREFIX = "published:"
@@ -22,7 +23,7 @@ def read_table(results: str) -> Table:
     """Read a directory with `sharing.json`, that file itself, or `published:NAME`."""
     if results.startswith(PUBLISHED_PREFIX):
         return published_table(results.removeprefix(PUBLISHED_PREFIX))
-    record = read_sharing(Path(results))
+    record = _measured(Path(results))
     if not record.cells and (record.neighbours or record.isolation or "aggressors" in record.plan):
         raise _neighbours_only(record, results)
     return from_record(record)
@@ -40,16 +41,15 @@ def _neighbours_only(record: SharingRecord, results: str) -> ResultsError:
     )
 
 
-def read_sharing(path: Path) -> SharingRecord:
-    """Read the sharing document of a results directory, or say why there is none."""
-    file = path if path.suffix == ".json" else path / SHARING_NAME
+def _measured(path: Path) -> SharingRecord:
+    file = document_path(SHARING, path)
     if not file.exists():
         raise ResultsError(
-            "no sharing experiment here",
+            SHARING.missing,
             where=printable(str(file), 4096),
-            next_step="gputax share --out DIR, or try the published data: --published a100-nos",
+            next_step=f"{SHARING.command}, or try the published data: --published a100-nos",
         )
-    return read_sharing_file(file)
+    return read_document(SHARING, file)
 
 
 def published_table(name: str) -> Table:

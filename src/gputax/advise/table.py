@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gputax.advise.targets import PERCENTILES
-from gputax.errors import ResultsError
 from gputax.plan.notices import Notice, remarks
 from gputax.plan.techniques import TECHNIQUES, Technique
-from gputax.results.documents.run import WarningRecord
+from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.sharing import SharedCell, SharingRecord, TenantResult
 from gputax.results.importers.record_source import read_notice
 from gputax.results.importers.source import printable
@@ -218,9 +217,6 @@ def _changing_cap(technique: Technique, several: bool) -> tuple[Notice, ...]:
 
 
 def _run(cell: SharedCell) -> Run:
-    for result in cell.results:
-        _refuse_nonsense(cell, f" of tenant {result.tenant}", _of_tenant(result))
-    _refuse_nonsense(cell, "", {"aggregate_per_s": cell.aggregate_per_s, **_latencies(cell)})
     mean_ms = cell.mean_ms or _mean_ms(cell.results)
     of_all = {name: getattr(cell, f"{name}_ms") for name in PERCENTILES}
     percentiles = {name: value for name, value in of_all.items() if value is not None}
@@ -255,21 +251,3 @@ def _typical_percentiles(results: Sequence[TenantResult], mean_ms: float) -> dic
             logs = [math.log(value / result.mean_ms) for value, result in zip(values, results, strict=True)]
             found[name] = mean_ms * math.exp(sum(logs) / len(logs))
     return found
-
-
-def _of_tenant(result: TenantResult) -> dict[str, float | None]:
-    return {"inferences": result.inferences, "throughput_per_s": result.throughput_per_s, **_latencies(result)}
-
-
-def _latencies(figures: SharedCell | TenantResult) -> dict[str, float | None]:
-    return {name: getattr(figures, name) for name in ("mean_ms", *(f"{each}_ms" for each in PERCENTILES))}
-
-
-def _refuse_nonsense(cell: SharedCell, whose: str, figures: Mapping[str, float | None]) -> None:
-    for name, value in figures.items():
-        if value is not None and not (math.isfinite(value) and value > 0.0):
-            raise ResultsError(
-                f"{name}{whose} is {value:g} in a cell that is called valid",
-                where=printable(cell.cell),
-                next_step="measure this cell again",
-            )

@@ -10,7 +10,8 @@ from gputax.plan.cells import Cell
 
 if TYPE_CHECKING:
     from gputax.measure.duet.pairs import DuetData
-    from gputax.results.documents.run import Benchmark, Failure
+    from gputax.measure.view import CellFigures
+    from gputax.results.documents.base import Failure
     from gputax.stats.stopping import StopDecision
 
 # Four updates a second are enough for eyes and cost the measured process nothing.
@@ -113,11 +114,11 @@ class Progress:
         else:
             self.line.show(f"    {100 * share:3.0f} % of this cell, {rate}, the whole run about {left}")
 
-    def cell_ended(self, benchmark: Benchmark) -> None:
+    def cell_ended(self, figures: CellFigures) -> None:
         """Say the figures."""
-        figures = result_line(benchmark)
+        text = result_line(figures)
         if not self._live:
-            self.line.say(f"{benchmark.cell}: {figures}" if self.line.terminal else f"    {figures}")
+            self.line.say(f"{figures.cell}: {text}" if self.line.terminal else f"    {text}")
 
     def cell_failed(self, failure: Failure) -> None:
         """Say why not."""
@@ -210,9 +211,9 @@ def cell_title(cell: Cell) -> str:
     return f"{cell.setup.workload} {cell.scenario} batch {cell.batch_size} ({cell.environment}{tenants})"
 
 
-def result_line(benchmark: Benchmark) -> str:
+def result_line(figures: CellFigures) -> str:
     """Return one cell's figures in one line."""
-    p90 = "" if benchmark.latency_p90_ms is None else f", p90 {benchmark.latency_p90_ms:.4g} ms"
-    p99 = "" if benchmark.latency_p99_ms is None else f", p99 {benchmark.latency_p99_ms:.4g} ms"
-    mark = "" if benchmark.valid else "  INVALID"
-    return f"{benchmark.throughput_samples_per_sec:.4g} samples/s{p90}{p99}  [{benchmark.device}]{mark}"
+    p90 = "" if figures.p90_ms is None else f", p90 {figures.p90_ms:.4g} ms"
+    p99 = "" if figures.p99_ms is None else f", p99 {figures.p99_ms:.4g} ms"
+    mark = "" if figures.valid else "  INVALID"
+    return f"{figures.throughput_per_s:.4g} samples/s{p90}{p99}  [{figures.device}]{mark}"

@@ -16,8 +16,8 @@ from gputax.errors import ResultsError
 from gputax.plan.budgets import Budgets, unused_budgets
 from gputax.plan.comparability import differences
 from gputax.plan.notices import Notice
+from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import Comparison, Side
-from gputax.results.documents.run import WarningRecord
 from gputax.results.importers.source import Source, printable
 from gputax.results.store import now_text
 from gputax.stats.unpaired import UNPAIRED_NOTICE

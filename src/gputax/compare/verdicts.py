@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from gputax.compare.rows import Row
 from gputax.plan.comparability import Value
+from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import ComparedMetric
-from gputax.results.documents.run import WarningRecord
 from gputax.results.importers.source import UNKNOWN, SourceCell
 from gputax.stats.estimates import Estimate
 from gputax.stats.verdicts import Claim, Judgement, judge_all, not_comparable

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from gputax.plan.cells import Cell
-from gputax.results.documents.run import Benchmark, Failure
+from gputax.results.documents.base import Failure
+
+
+@dataclass(frozen=True)
+class CellFigures:
+    """What a view shows of a cell that has ended; of several tenants together."""
+
+    cell: str
+    device: str
+    throughput_per_s: float
+    p90_ms: float | None
+    p99_ms: float | None
+    valid: bool
 
 
 class RunView(Protocol):
@@ -27,7 +40,7 @@ class RunView(Protocol):
         """So many samples of the present load are done; a total of 0 is unknown."""
         ...
 
-    def cell_ended(self, benchmark: Benchmark) -> None:
+    def cell_ended(self, figures: CellFigures) -> None:
         """Show the cell's figures."""
         ...
 
@@ -51,7 +64,7 @@ class SilentView:
     def progress(self, done: int, total: int) -> None:
         """Show nothing."""
 
-    def cell_ended(self, benchmark: Benchmark) -> None:
+    def cell_ended(self, figures: CellFigures) -> None:
         """Show nothing."""
 
     def cell_failed(self, failure: Failure) -> None:

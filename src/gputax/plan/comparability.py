@@ -1,11 +1,11 @@
-"""What must be equal before two cells may be compared."""
+"""What must be equal before two cells are compared, between the sides of a duet, and when a run is resumed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Value: TypeAlias = str | int | float | bool
 Conditions: TypeAlias = Mapping[str, Value | None]
@@ -15,102 +15,138 @@ Conditions: TypeAlias = Mapping[str, Value | None]
 RELATIVE_TOLERANCE = 1e-4
 
 
+Purpose = Literal["compare", "duet", "engine-b", "resume"]
+"""Why two sets of conditions are held against each other; `engine-b` is a duet whose engines differ on purpose."""
+ALWAYS: tuple[Purpose, ...] = ("compare", "duet", "engine-b", "resume")
+SAME_ENGINE: tuple[Purpose, ...] = ("compare", "duet", "resume")
+# Both sides of a duet get the same load on the same machine, or their workers do not tell it.
+NOT_IN_A_DUET: tuple[Purpose, ...] = ("compare", "resume")
+# Only told in a comparison. Either the layer under test changes it (kernel, hypervisor, MIG, quota), or its effect is
+# smaller than what an unpaired comparison leaves open anyway.
+TOLD: tuple[Purpose, ...] = ("resume",)
+
+
 @dataclass(frozen=True)
 class Rule:
-    """One condition: whether its difference forbids a comparison or is only told."""
+    """One condition: for which purposes its difference is forbidden; for the others it is only told."""
 
     field: str
     title: str
-    blocking: bool
+    blocks: tuple[Purpose, ...]
     advice: str = ""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One condition in which two cells are known to differ."""
+    """One condition in which two sides are known to differ."""
 
-    field: str
-    a: Value
-    b: Value
-    blocking: bool
+    rule: Rule
+    a: Value | None
+    b: Value | None
+    purpose: Purpose = "compare"
+
+    @property
+    def blocking(self) -> bool:
+        """Whether it forbids what was asked for."""
+        return self.purpose in self.rule.blocks
 
     @property
     def text(self) -> str:
         """The difference for people."""
-        rule = _RULE_OF[self.field]
-        advice = f" ({rule.advice})" if rule.advice else ""
-        return f"{rule.title}: {_shown(self.a)} and {_shown(self.b)}{advice}"
+        if self.purpose == "resume":
+            return f"{self.rule.title} was {_shown(self.a)}, is {_shown(self.b)}"
+        advice = f" ({self.rule.advice})" if self.rule.advice else ""
+        return f"{self.rule.title}: {_shown(self.a)} and {_shown(self.b)}{advice}"
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("workload", "workload", True),
-    Rule("scenario", "scenario", True),
-    Rule("batch_size", "batch size", True),
-    Rule("tenants", "tenants", True),
-    Rule("counted", "throughput counts", True),
-    Rule("device", "device", True),
-    Rule("device_name", "device name", True),
-    Rule("engine", "engine", True),
-    Rule("engine_version", "engine version", True),
-    Rule("provider", "provider", True),
-    Rule("precision", "precision", True),
-    Rule("threads", "threads", True, "measure both with the same --threads"),
-    Rule("inter_op", "inter-op threads", True),
-    Rule("spin", "spinning threads", True),
-    Rule("copies", "copies to the device", True),
-    Rule("compile", "torch.compile", True),
-    Rule("cuda_graphs", "CUDA graphs", True),
-    Rule("weights", "weights", True),
-    Rule("weights_sha256", "sha256 of the weights", True),
-    Rule("inputs", "inputs", True),
-    Rule("target_qps", "rate of arrivals per second", True, "measure both with the same --qps"),
-    Rule("latency_bound_ms", "latency bound in ms", True, "measure both with the same --bound-ms"),
-    Rule("max_wait_us", "longest wait of the batcher in µs", True),
-    Rule("governors", "CPU frequency governor", True),
-    Rule("gpu_sm_clock_max_mhz", "highest SM clock in MHz", True),
-    Rule("gpu_memory_clock_max_mhz", "highest memory clock in MHz", True),
-    Rule("gpu_power_limit_w", "GPU power limit in W", True),
-    # Below: told, not forbidden. Either the layer under test changes it (kernel, hypervisor, MIG, quota), or its
-    # effect is smaller than what an unpaired comparison leaves open anyway.
-    Rule("gpu_uuid", "GPU", False, "another unit of the same model"),
-    Rule("gpu_driver", "GPU driver", False),
-    Rule("gpu_ecc", "ECC", False),
-    Rule("gpu_mig", "MIG mode", False),
-    Rule("gpu_pcie_width", "PCIe lanes", False),
-    Rule("cpu_model", "CPU", False),
-    Rule("usable_cpus", "CPUs that may be used", False),
-    Rule("quota_cpus", "CPU quota", False),
-    Rule("kernel", "kernel", False),
-    Rule("distribution", "distribution", False),
-    Rule("hypervisor", "runs under a hypervisor", False),
-    Rule("judged_percentile", "percentile that LoadGen judges", False),
-    Rule("sample_count", "different inputs", False),
-    Rule("seed_offset", "seed of the arrivals", False),
-    Rule("loadgen_version", "LoadGen", False),
-    Rule("gputax_version", "gputax", False),
+    Rule("workload", "workload", ALWAYS),
+    Rule("scenario", "scenario", NOT_IN_A_DUET),
+    Rule("batch_size", "batch size", NOT_IN_A_DUET),
+    Rule("tenants", "tenants", NOT_IN_A_DUET),
+    Rule("counted", "throughput counts", NOT_IN_A_DUET),
+    Rule("device", "device", ALWAYS),
+    Rule("device_name", "device name", SAME_ENGINE),
+    Rule("engine", "engine", SAME_ENGINE),
+    Rule("engine_version", "engine version", SAME_ENGINE),
+    Rule("provider", "provider", SAME_ENGINE),
+    Rule("precision", "precision", ALWAYS),
+    Rule("threads", "threads", ALWAYS, "measure both with the same --threads"),
+    Rule("inter_op", "inter-op threads", SAME_ENGINE),
+    Rule("spin", "spinning threads", SAME_ENGINE),
+    Rule("copies", "copies to the device", SAME_ENGINE),
+    Rule("compile", "torch.compile", SAME_ENGINE),
+    Rule("cuda_graphs", "CUDA graphs", SAME_ENGINE),
+    Rule("weights", "weights", NOT_IN_A_DUET),
+    Rule("weights_sha256", "sha256 of the weights", SAME_ENGINE),
+    Rule("inputs", "inputs", ALWAYS),
+    Rule("target_qps", "rate of arrivals per second", NOT_IN_A_DUET, "measure both with the same --qps"),
+    Rule("latency_bound_ms", "latency bound in ms", NOT_IN_A_DUET, "measure both with the same --bound-ms"),
+    Rule("max_wait_us", "longest wait of the batcher in µs", NOT_IN_A_DUET),
+    Rule("governors", "CPU frequency governor", NOT_IN_A_DUET),
+    Rule("gpu_sm_clock_max_mhz", "highest SM clock in MHz", NOT_IN_A_DUET),
+    Rule("gpu_memory_clock_max_mhz", "highest memory clock in MHz", NOT_IN_A_DUET),
+    Rule("gpu_power_limit_w", "GPU power limit in W", NOT_IN_A_DUET),
+    Rule("gpu_uuid", "GPU", TOLD, "another unit of the same model"),
+    Rule("gpu_driver", "GPU driver", TOLD),
+    Rule("gpu_ecc", "ECC", TOLD),
+    Rule("gpu_mig", "MIG mode", TOLD),
+    Rule("gpu_pcie_width", "PCIe lanes", TOLD),
+    Rule("cpu_model", "CPU", TOLD),
+    Rule("usable_cpus", "CPUs that may be used", TOLD),
+    Rule("quota_cpus", "CPU quota", TOLD),
+    Rule("kernel", "kernel", TOLD),
+    Rule("distribution", "distribution", TOLD),
+    Rule("hypervisor", "runs under a hypervisor", TOLD),
+    Rule("judged_percentile", "percentile that LoadGen judges", TOLD),
+    Rule("sample_count", "different inputs", ("duet", "engine-b", "resume")),
+    Rule("seed_offset", "seed of the arrivals", TOLD),
+    Rule("loadgen_version", "LoadGen", TOLD),
+    Rule("gputax_version", "gputax", TOLD),
 )
 # The conditions that a worker's facts name, some of them among its engine's options.
 FACT_FIELDS: tuple[str, ...] = (
-    "workload", "device", "engine", "engine_version", "provider", "precision", "threads", "inter_op", "spin", "copies",
-    "compile", "cuda_graphs", "weights", "weights_sha256", "inputs", "sample_count",
+    "workload", "device", "device_name", "engine", "engine_version", "provider", "precision", "threads", "inter_op",
+    "spin", "copies", "compile", "cuda_graphs", "weights", "weights_sha256", "inputs", "sample_count",
 )  # fmt: skip
+# The parts of a fingerprint in which all cells of one record must agree, to the last detail.
+RESUMED_PARTS = ("host", "cpu_allowance", "gpus", "packages", "setups")
 _RULE_OF: dict[str, Rule] = {rule.field: rule for rule in RULES}
 
 
-def differences(a: Conditions, b: Conditions) -> tuple[Difference, ...]:
-    """Return every condition that both sides know and that is not the same, in the order of `RULES`."""
+def differences(a: Conditions, b: Conditions, purpose: Purpose = "compare") -> tuple[Difference, ...]:
+    """Return every condition in which the two differ, in the order of `RULES`; of a fingerprint, in its own order.
+
+    In a comparison both sides must know it. Elsewhere gputax itself told both: what only one of them knows differs as
+    well, except that the earlier cells of a resumed record may be of a version that told less.
+    """
     found = []
-    for rule in RULES:
+    for rule in map(_rule_at, a) if purpose == "resume" else RULES:
         left, right = a.get(rule.field), b.get(rule.field)
-        if left is not None and right is not None and not _same(left, right):
-            found.append(Difference(rule.field, left, right, rule.blocking))
+        if purpose == "compare" and (left is None or right is None):
+            continue
+        if not _same(left, right):
+            found.append(Difference(rule, left, right, purpose))
     return tuple(found)
+
+
+def _rule_at(path: str) -> Rule:
+    """Return the rule for one detail of a fingerprint, by the last word of its path; one without a rule blocks too."""
+    known = _RULE_OF.get(path.rpartition(".")[2])
+    return Rule(path, path, known.blocks if known else TOLD)
+
+
+def blocking_differences(a: Conditions, b: Conditions, purpose: Purpose) -> tuple[str, ...]:
+    """Return in words what the two must not differ in, and do."""
+    return tuple(each.text for each in differences(a, b, purpose) if each.blocking)
 
 
 def unchecked(a: Conditions, b: Conditions) -> tuple[str, ...]:
     """Return the titles of the conditions that matter and that only one side knows."""
     return tuple(
-        rule.title for rule in RULES if rule.blocking and (a.get(rule.field) is None) != (b.get(rule.field) is None)
+        rule.title
+        for rule in RULES
+        if "compare" in rule.blocks and (a.get(rule.field) is None) != (b.get(rule.field) is None)
     )
 
 
@@ -121,19 +157,34 @@ def conditions_of_facts(facts: Mapping[str, Any]) -> dict[str, Value]:
     return {name: found[name] for name in FACT_FIELDS if isinstance(found.get(name), str | int | float | bool)}
 
 
-def blocking_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return in words what two workers' facts must not differ in, and do."""
-    found = differences(conditions_of_facts(a), conditions_of_facts(b))
-    return tuple(difference.text for difference in found if difference.blocking)
+def conditions_of_fingerprint(fingerprint: Mapping[str, Any]) -> dict[str, Value | None]:
+    """Return every detail of a record's fingerprint that its later cells must share, by its path."""
+    return {name: value for part in RESUMED_PARTS for name, value in _details(part, fingerprint.get(part))}
 
 
-def _same(left: Value, right: Value) -> bool:
+def _details(path: str, value: Any) -> Iterator[tuple[str, Value | None]]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _details(f"{path}.{key}", each)
+    elif isinstance(value, list | tuple):
+        yield f"{path}.count", len(value)
+        for number, each in enumerate(value):
+            yield from _details(f"{path}.{number}", each)
+    else:
+        yield path, value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _same(left: Value | None, right: Value | None) -> bool:
+    if left is None or right is None:
+        return left is right
     if isinstance(left, str) or isinstance(right, str):
         return str(left).casefold() == str(right).casefold()
     return math.isclose(left, right, rel_tol=RELATIVE_TOLERANCE)
 
 
-def _shown(value: Value) -> str:
+def _shown(value: Value | None) -> str:
+    if value is None:
+        return "not known"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.7g}" if isinstance(value, float) else str(value)

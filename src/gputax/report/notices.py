@@ -18,8 +18,9 @@ from gputax.report.shared_points import (
     technique_title,
 )
 from gputax.report.sources import ComparisonSource, RunSource, Sources
+from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import Resolution
-from gputax.results.documents.run import Benchmark, WarningRecord
+from gputax.results.documents.run import Benchmark
 from gputax.results.documents.sharing import NeighbourRow, SharingRecord
 
 # The tables explain their own dashes.

@@ -17,9 +17,9 @@ from gputax.report.exporters.markdown_text import MARKER, markdown_text
 from gputax.report.model import Report
 from gputax.report.svg import charts_available, standalone_svg
 from gputax.results.documents.comparison import COMPARISON_NAME
+from gputax.results.documents.run import RECORD_NAME
 from gputax.results.documents.sharing import SHARING_NAME
 from gputax.results.files import disk_error, write_text
-from gputax.results.store import RECORD_NAME
 
 Format = Literal["html", "markdown", "json", "csv", "table"]
 FORMATS: tuple[Format, ...] = get_args(Format)

@@ -13,14 +13,13 @@ from pydantic import BaseModel
 from gputax.errors import ResultsError
 from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
 from gputax.report.sample_files import ALL_READABLE, Unreadable, unreadable
-from gputax.report.sharing_checks import refuse_nonsense
 from gputax.report.wording import plain
-from gputax.results.documents.comparison import COMPARISON_NAME, COMPARISON_SCHEMA_VERSION, Comparison
-from gputax.results.documents.run import Benchmark, RunRecord
+from gputax.results.documents.comparison import COMPARISON_NAME, Comparison
+from gputax.results.documents.run import RECORD_NAME, Benchmark, RunRecord
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
+from gputax.results.kinds import COMPARISON, RUN, SHARING
 from gputax.results.reading import checked, read_json
-from gputax.results.sharing_store import read_sharing_file
-from gputax.results.store import RECORD_NAME, read_record, read_samples
+from gputax.results.store import read_document, read_samples
 
 # What a duet leaves beside its document: every latency of its first and of its second side.
 DUET_SAMPLES = ("samples-a.parquet", "samples-b.parquet")
@@ -101,7 +100,7 @@ def documents_of(path: Path) -> list[Path]:
 
 def read_run(directory: Path) -> RunSource:
     """Read a run directory; a file that is missing is noted, a file that is broken is an error."""
-    record = read_record(directory)
+    record = read_document(RUN, directory)
     shapes, telemetry, missing = {}, {}, []
     for benchmark in record.benchmarks:
         samples = _inside(directory, benchmark.samples_file)
@@ -135,13 +134,12 @@ def read_comparison(path: Path) -> Comparison:
             where=str(path),
             next_step=f"name the directory that holds it as {RECORD_NAME}",
         )
-    return checked(Comparison, data, COMPARISON_SCHEMA_VERSION, "a comparison", str(path))
+    return checked(COMPARISON, data, str(path))
 
 
 def read_sharing(path: Path) -> SharingSource:
     """Read a sharing document, or say why it cannot be one of ours."""
-    record = read_sharing_file(path)
-    refuse_nonsense(record, str(path))
+    record = read_document(SHARING, path)
     named = [tenant.samples_file for cell in record.cells for tenant in cell.results]
     for name in named:
         _inside(path.parent, name)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
 from gputax.errors import ResultsError
-from gputax.results.documents.run import Document
 from gputax.results.importers.source import printable
-
-Kind = TypeVar("Kind", bound=Document)
+from gputax.results.kinds import AnyDocument, DocumentKind
 
 
 def read_json(path: Path) -> Any:
@@ -46,18 +44,29 @@ def parse_json(text: str | bytes, where: str) -> Any:
         ) from error
 
 
-def checked(kind: type[Kind], data: Any, newest: int, title: str, where: str) -> Kind:
+def checked(kind: DocumentKind[AnyDocument], data: Any, where: str) -> AnyDocument:
     """Return parsed data as a document of this kind; a newer version is refused before its keys are looked at."""
+    try:
+        document = _validated(kind, data, where)
+        kind.check(document, where)
+    except ResultsError as error:
+        error.next_step = error.next_step or kind.if_broken
+        raise
+    return document
+
+
+def _validated(kind: DocumentKind[AnyDocument], data: Any, where: str) -> AnyDocument:
+    title = kind.title
     _refuse_no_object(data, title, where)
     version = data.get("schema_version")
-    if isinstance(version, int) and version > newest:
+    if isinstance(version, int) and version > kind.schema_version:
         raise ResultsError(
-            f"written by a newer gputax (schema {version}, this one knows {newest})",
+            f"written by a newer gputax (schema {version}, this one knows {kind.schema_version})",
             where=where,
             next_step="upgrade gputax",
         )
     try:
-        return kind.model_validate(data)
+        return kind.document.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         place = printable(".".join(str(part) for part in first["loc"]))

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-from gputax.results.documents.comparison import COMPARISON_SCHEMA_VERSION, Comparison
-from gputax.results.documents.run import SCHEMA_VERSION, Document, RunRecord
-from gputax.results.documents.sharing import SHARING_SCHEMA_VERSION, SharingRecord
+from gputax.results.kinds import COMPARISON, RUN, SHARING, DocumentKind
 
-SCHEMAS: dict[str, tuple[type[Document], int]] = {
-    "benchmark_results": (RunRecord, SCHEMA_VERSION),
-    "comparison": (Comparison, COMPARISON_SCHEMA_VERSION),
-    "sharing": (SharingRecord, SHARING_SCHEMA_VERSION),
-}
+KINDS: tuple[DocumentKind[Any], ...] = (RUN, COMPARISON, SHARING)
+SCHEMAS = {kind.file_name.removesuffix(".json"): kind for kind in KINDS}
 
 
 def schema_text(name: str) -> str:
     """Return the schema of `NAME.json` as it is checked in."""
-    document, version = SCHEMAS[name]
-    schema = document.model_json_schema()
+    kind = SCHEMAS[name]
+    schema = kind.document.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = f"gputax {name}.json, schema version {version}"
+    schema["title"] = f"gputax {name}.json, schema version {kind.schema_version}"
     return json.dumps(schema, indent=2) + "\n"
 
 

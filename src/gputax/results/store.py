@@ -1,4 +1,4 @@
-"""The result directory is the database: lock it, read it, and write each cell when it ends."""
+"""The result directory is the database: lock it, read its document, and write each cell when it ends."""
 
 from __future__ import annotations
 
@@ -9,37 +9,38 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import PreflightError, ResultsError
-from gputax.results.documents.run import SCHEMA_VERSION, RunRecord
 from gputax.results.files import disk_error, probe_directory, replacing, write_text
+from gputax.results.importers.source import printable
+from gputax.results.kinds import AnyDocument, DocumentKind, Resumable
 from gputax.results.reading import checked, read_json
 
-RECORD_NAME = "benchmark_results.json"
+
+def document_path(kind: DocumentKind[Any], place: Path) -> Path:
+    """Return where the document of this kind is: in the directory `place`, or `place` itself if that is a file."""
+    return place if place.is_file() or place.suffix == ".json" else place / kind.file_name
 
 
-def read_record(directory: Path) -> RunRecord:
-    """Read a directory's run record, or say why it cannot be one of ours."""
-    path = directory / RECORD_NAME
+def read_document(kind: DocumentKind[AnyDocument], place: Path) -> AnyDocument:
+    """Read the document of a directory, or a file under any name; say why it cannot be one of ours."""
+    path = document_path(kind, place)
+    where = printable(str(path), 4096)
     if not path.exists():
-        raise ResultsError("no results here", where=str(path), next_step="gputax run --out DIR")
-    return record_from_data(read_json(path), str(path))
+        raise ResultsError(kind.missing, where=where, next_step=kind.command)
+    return checked(kind, read_json(path), where)
 
 
-def record_from_data(data: Any, where: str) -> RunRecord:
-    """Check a parsed record, or say what is wrong with it."""
-    return checked(RunRecord, data, SCHEMA_VERSION, "a run record", where)
+class ResultDirectory(Generic[AnyDocument]):
+    """One directory that one experiment may write to: its document, and the files beside it."""
 
-
-class ResultDirectory:
-    """One directory that one run may write to."""
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: DocumentKind[AnyDocument]) -> None:
         self.path = path
+        self.kind = kind
         probe_directory(path)
         self._lock = self._take_lock()
 
@@ -66,23 +67,27 @@ class ResultDirectory:
         os.close(self._lock)
 
     def discard(self) -> None:
-        """Remove what a run wrote that measured nothing; files of others stay."""
-        for name in (RECORD_NAME, "environment.json", "events.jsonl"):
+        """Remove what an experiment wrote that measured nothing; files of others stay."""
+        for name in (self.kind.file_name, "environment.json", "events.jsonl"):
             (self.path / name).unlink(missing_ok=True)
         if [entry.name for entry in self.path.iterdir()] == [".lock"]:
             (self.path / ".lock").unlink()
             self.path.rmdir()
 
-    def existing(self) -> RunRecord | None:
-        """Return the record that lies here, if any."""
-        return read_record(self.path) if (self.path / RECORD_NAME).exists() else None
+    def holds(self, kind: DocumentKind[Any]) -> bool:
+        """Whether a document of this kind is here."""
+        return (self.path / kind.file_name).exists()
 
-    def write_record(self, record: RunRecord) -> None:
-        """Replace the run record."""
-        write_text(self.path / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
+    def existing(self) -> AnyDocument | None:
+        """Return the document that is here, if any."""
+        return read_document(self.kind, self.path) if self.holds(self.kind) else None
+
+    def write_document(self, document: AnyDocument) -> None:
+        """Replace the document."""
+        write_text(self.path / self.kind.file_name, document.model_dump_json(indent=2) + "\n")
 
     def write_json(self, name: str, data: Any) -> None:
-        """Write one more document beside the record."""
+        """Write one more JSON file beside the document."""
         write_text(self.path / name, json.dumps(data, indent=2, sort_keys=True) + "\n")
 
     def write_text(self, name: str, text: str) -> None:
@@ -99,7 +104,7 @@ class ResultDirectory:
             pq.write_table(table, temporary, compression="zstd")
 
     def append_event(self, kind: str, **details: Any) -> None:
-        """Add one line to the run's diary."""
+        """Add one line to the diary of the experiment."""
         line = json.dumps({"at": now_text(), "event": kind, **details}, sort_keys=True) + "\n"
         try:
             with (self.path / "events.jsonl").open("a") as diary:
@@ -120,17 +125,17 @@ def read_samples(path: Path) -> dict[str, npt.NDArray[np.int64]]:
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
-def default_directory(root: Path, environment: str, plan: str) -> Path:
-    """Return the unfinished directory of the same plan if there is one, else a new one named by the time."""
-    for record_path in sorted(root.glob(f"*/{RECORD_NAME}"), reverse=True):
+def default_directory(root: Path, kind: DocumentKind[Resumable], plan_id: str, name: str) -> Path:
+    """Return the unfinished directory of the same plan if there is one, else a new one with this name and the time."""
+    for path in sorted(root.glob(f"*/{kind.file_name}"), reverse=True):
         try:
-            record = read_record(record_path.parent)
+            record = read_document(kind, path)
         except ResultsError:
             continue  # somebody else's file; not ours to resume
-        if record.plan_id == plan and not record.complete:
-            return record_path.parent
+        if record.plan_id == plan_id and not record.complete:
+            return path.parent
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    return root / f"{re.sub(r'[^A-Za-z0-9]+', '-', environment)}-{stamp}"
+    return root / f"{re.sub(r'[^A-Za-z0-9]+', '-', name)}-{stamp}"
 
 
 def now_text() -> str:

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from bench.report_size import ENVIRONMENTS, write_results
 from gputax.cli.report import report
 from gputax.errors import GputaxError, ResultsError, UsageError
-from gputax.results.store import RECORD_NAME
+from gputax.results.documents.run import RECORD_NAME
 
 LIMIT_KB = 2048
 

@@ -13,6 +13,7 @@ from gputax.cli.report import report
 from gputax.results.documents.comparison import COMPARISON_NAME
 from gputax.results.documents.sharing import SHARING_NAME
 from gputax.results.files import write_text
+from gputax.results.kinds import RUN
 from gputax.results.store import ResultDirectory
 from tests.builders.documents import CPU, benchmark, columns, comparison, record
 from tests.builders.shared_documents import GPU, gpu_record, neighbours_record, sharing_record
@@ -27,9 +28,9 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise AssertionError("a report must not use the network")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    store = ResultDirectory(tmp_path / "results" / "bare")
+    store = ResultDirectory(tmp_path / "results" / "bare", RUN)
     made = benchmark()
-    store.write_record(record(made))
+    store.write_document(record(made))
     store.write_samples(made.samples_file, columns())
     write_text(store.path / made.telemetry_file, json.dumps({"time_ns": [0, 1], "own_busy_percent": [None, 5.0]}))
     store.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gputax.cli.share import exit_code, share_plan
-from gputax.results.documents.run import Failure
+from gputax.results.documents.base import Failure
 from gputax.results.documents.sharing import IsolationRow, SharingRecord
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]

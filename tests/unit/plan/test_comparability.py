@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gputax.plan.comparability import (
     RULES,
+    Purpose,
     Rule,
     blocking_differences,
     conditions_of_facts,
+    conditions_of_fingerprint,
     differences,
     unchecked,
 )
@@ -23,7 +27,7 @@ FACTS = {
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.field)
 def test_each_rule_sees_its_own_difference(rule: Rule) -> None:
     (found,) = differences({rule.field: "one"}, {rule.field: "two"})
-    assert (found.field, found.a, found.b, found.blocking) == (rule.field, "one", "two", rule.blocking)
+    assert (found.rule, found.a, found.b, found.blocking) == (rule, "one", "two", "compare" in rule.blocks)
     assert found.text.startswith(f"{rule.title}: one and two")
     assert differences({rule.field: "one"}, {rule.field: "one"}) == ()
 
@@ -39,7 +43,7 @@ def test_these_forbid_a_comparison(field: str) -> None:
 
 
 def test_these_alone_are_only_told_because_the_layer_may_change_them_or_they_weigh_little() -> None:
-    assert {rule.field for rule in RULES if not rule.blocking} == {
+    assert {rule.field for rule in RULES if "compare" not in rule.blocks} == {
         "gpu_uuid", "gpu_driver", "gpu_ecc", "gpu_mig", "gpu_pcie_width", "cpu_model", "usable_cpus", "quota_cpus",
         "kernel", "distribution", "hypervisor", "judged_percentile", "sample_count", "seed_offset", "loadgen_version",
         "gputax_version",
@@ -78,9 +82,69 @@ def test_facts_of_a_worker_become_conditions() -> None:
     assert conditions_of_facts({"options": "broken", "threads": [2]}) == {}
 
 
-def test_two_workers_are_held_against_each_other() -> None:
-    assert blocking_differences(FACTS, FACTS) == ()
-    assert blocking_differences(FACTS, {**FACTS, "sample_count": 32}) == ()
-    other = {**FACTS, "threads": 4, "options": {**FACTS["options"], "spin": False}}  # type: ignore[dict-item]
-    found = blocking_differences(FACTS, other)
-    assert [text.split(":")[0] for text in found] == ["threads", "spinning threads"]
+def unequal(changes: dict[str, Any], purpose: Purpose) -> list[str]:
+    found = blocking_differences(conditions_of_facts(FACTS), conditions_of_facts({**FACTS, **changes}), purpose)
+    return [text.split(":")[0] for text in found]
+
+
+class TestDuet:
+    def test_equal_workers_may_be_compared(self) -> None:
+        assert unequal({}, "duet") == []
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"workload": "x"}, {"device": "cuda"}, {"threads": 4}, {"precision": "fp16"}, {"sample_count": 32},
+         {"samples": "imagenet"}],
+        ids=str,
+    )  # fmt: skip
+    def test_these_are_equal_even_where_the_engines_differ_on_purpose(self, changes: dict[str, Any]) -> None:
+        assert len(unequal(changes, "duet")) == 1
+        assert len(unequal(changes, "engine-b")) == 1
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"engine": "torch"}, {"engine_version": "2"}, {"provider": "x"}, {"device_name": "x"},
+         {"weights_sha256": "cd"}, {"options": {"spin": False, "copies": "included", "inter_op": 1}}],
+        ids=str,
+    )  # fmt: skip
+    def test_these_may_differ_only_on_purpose(self, changes: dict[str, Any]) -> None:
+        assert len(unequal(changes, "duet")) == 1
+        assert unequal(changes, "engine-b") == []
+
+    def test_what_only_one_side_knows_is_a_difference(self) -> None:
+        assert unequal({"weights_sha256": None}, "duet") == ["sha256 of the weights"]
+        assert unequal({"weights_sha256": None}, "compare") == []
+
+
+FINGERPRINT: dict[str, Any] = {
+    "host": {"cpu_model": "A", "kernel": "6", "hypervisor": None}, "cpu_allowance": {"affinity": [0, 1]}, "gpus": [],
+    "packages": {"numpy": "2"}, "setups": {"resnet50": FACTS}, "neighbours": {"a": 1},
+}  # fmt: skip
+
+
+class TestResume:
+    @staticmethod
+    def changed(**parts: Any) -> tuple[str, ...]:
+        before, now = (conditions_of_fingerprint(each) for each in (FINGERPRINT, {**FINGERPRINT, **parts}))
+        return blocking_differences(before, now, "resume")
+
+    def test_the_same_machine_goes_on(self) -> None:
+        assert self.changed() == ()
+        assert self.changed(neighbours={"a": 2}) == (), "not a condition of the machine"
+
+    @pytest.mark.parametrize(
+        ("part", "value", "text"),
+        [
+            ("host", {**FINGERPRINT["host"], "kernel": "7"}, "host.kernel was 6, is 7"),
+            ("host", {**FINGERPRINT["host"], "hypervisor": "kvm"}, "host.hypervisor was not known, is kvm"),
+            ("cpu_allowance", {"affinity": [0, 3]}, "cpu_allowance.affinity.1 was 1, is 3"),
+            ("gpus", [{"uuid": "x"}], "gpus.count was 0, is 1"),
+            ("packages", {"numpy": "3"}, "packages.numpy was 2, is 3"),
+            ("setups", {"resnet50": {**FACTS, "threads": 4}}, "setups.resnet50.threads was 2, is 4"),
+        ],
+    )
+    def test_a_detail_that_changed_is_named(self, part: str, value: Any, text: str) -> None:
+        assert self.changed(**{part: value}) == (text,)
+
+    def test_what_the_earlier_version_did_not_tell_is_no_difference(self) -> None:
+        assert self.changed(host={**FINGERPRINT["host"], "new": 1}, setups={"resnet50": FACTS, "bert": {}}) == ()

@@ -8,7 +8,7 @@ from typing import Any
 from gputax.report.exporters.console_text import write_console
 from gputax.report.sources import SharingSource, Sources
 from gputax.report.story import build_report
-from gputax.results.documents.run import Failure, WarningRecord
+from gputax.results.documents.base import Failure, WarningRecord
 from gputax.results.documents.sharing import IsolationRow, NeighbourRow, SharedFigure, SharingRecord
 
 

@@ -11,7 +11,7 @@ from gputax.report.exporters import html_page
 from gputax.report.model import Report
 from gputax.report.output import FORMATS, SUFFIXES, format_of, is_ours, save_report
 from gputax.report.story import build_report
-from gputax.results.store import RECORD_NAME
+from gputax.results.documents.run import RECORD_NAME
 from tests.builders.documents import comparison, run_source, sources
 
 

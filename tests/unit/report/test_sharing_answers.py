@@ -7,7 +7,7 @@ from gputax.report.shared_points import experiments_of
 from gputax.report.sharing_answers import at_most_tenants, ranked, sharing_answers
 from gputax.report.sources import Sources
 from gputax.report.story import build_report
-from gputax.results.documents.run import Failure
+from gputax.results.documents.base import Failure
 from gputax.results.documents.sharing import NeighbourRow, SharedFigure, SharedRow, SharingRecord
 from tests.builders.documents import CPU, comparison, metric, run_source, sources
 from tests.builders.shared_documents import (

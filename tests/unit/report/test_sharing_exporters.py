@@ -19,7 +19,7 @@ from gputax.report.model import Report
 from gputax.report.output import FORMATS, Format, report_text, save_report
 from gputax.report.sources import SHARING_NAME, Sources, cleaned, read_sources
 from gputax.report.story import build_report
-from gputax.results.documents.run import Failure, WarningRecord
+from gputax.results.documents.base import Failure, WarningRecord
 from gputax.results.documents.sharing import SharedFigure, SharingRecord
 from gputax.results.files import write_text
 from tests.builders.documents import CPU, HOSTILE, comparison, run_source, sources

@@ -9,7 +9,7 @@ from gputax.errors import ResultsError
 from gputax.report.model import Report, Table
 from gputax.report.sharing_cells import MOST_ROWS
 from gputax.report.story import build_report
-from gputax.results.documents.run import Failure, WarningRecord
+from gputax.results.documents.base import Failure, WarningRecord
 from gputax.results.documents.sharing import SharingRecord
 from tests.builders.documents import CPU
 from tests.builders.shared_documents import (

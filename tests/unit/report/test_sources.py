@@ -15,8 +15,10 @@ from gputax.report.output import FORMATS, Format, report_text
 from gputax.report.sources import DUET_SAMPLES, cleaned, read_comparison, read_sources
 from gputax.report.story import build_report, report_on
 from gputax.results.documents.comparison import COMPARISON_NAME
+from gputax.results.documents.run import RECORD_NAME
 from gputax.results.files import write_text
-from gputax.results.store import RECORD_NAME, ResultDirectory
+from gputax.results.kinds import RUN
+from gputax.results.store import ResultDirectory
 from tests.builders.documents import (
     CPU,
     benchmark,
@@ -90,9 +92,9 @@ def test_a_place_without_results_says_what_to_do(tmp_path: Path, make: bool, mes
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """A run directory as `gputax run` leaves it."""
-    store = ResultDirectory(tmp_path / "run")
+    store = ResultDirectory(tmp_path / "run", RUN)
     made = benchmark()
-    store.write_record(record(made))
+    store.write_document(record(made))
     store.write_samples(made.samples_file, columns())
     write_text(store.path / made.telemetry_file, json.dumps({"time_ns": [0, 1], "own_busy_percent": [None, 5.0]}))
     store.close()
@@ -122,7 +124,7 @@ def test_a_directory_may_hold_a_run_and_a_comparison(directory: Path) -> None:
 
 def duet_directory(root: Path) -> Path:
     """A duet's directory as `gputax duet` leaves it."""
-    store = ResultDirectory(root / "duet")
+    store = ResultDirectory(root / "duet", RUN)
     store.write_text(COMPARISON_NAME, comparison().model_dump_json())
     for name in DUET_SAMPLES:
         store.write_samples(name, {"pair": np.arange(1000), "latency_ns": np.arange(1000) * 1000 + 5_000_000})

@@ -1,26 +1,16 @@
-"""Sharing experiments on disk: read, resumed, refused, found again."""
+"""Sharing experiments on disk: read, refused, found again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gputax.errors import ResultsError, UsageError
+from gputax.errors import ResultsError
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
-from gputax.results.schema import schema_text
-from gputax.results.sharing_store import (
-    default_sharing_directory,
-    discard_sharing,
-    read_sharing,
-    resumable,
-    write_sharing,
-)
-from gputax.results.store import RECORD_NAME, ResultDirectory
-
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+from gputax.results.kinds import SHARING
+from gputax.results.store import ResultDirectory, default_directory, read_document
 
 
 def record(plan_id: str = "p", complete: bool = False) -> SharingRecord:
@@ -30,49 +20,12 @@ def record(plan_id: str = "p", complete: bool = False) -> SharingRecord:
     )  # fmt: skip
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ResultDirectory]:
-    directory = ResultDirectory(tmp_path / "share-1")
-    yield directory
-    if (directory.path / ".lock").exists():
-        directory.close()
-
-
-def test_what_was_written_is_read(store: ResultDirectory) -> None:
-    write_sharing(store, record())
-    assert read_sharing(store.path) == record()
-
-
-def test_an_unfinished_experiment_of_the_same_plan_goes_on(store: ResultDirectory) -> None:
-    assert resumable(store, "p", overwrite=False) is None
-    write_sharing(store, record())
-    assert resumable(store, "p", overwrite=False) == record()
-    assert resumable(store, "p", overwrite=True) is None
-
-
-@pytest.mark.parametrize(
-    ("there", "complaint"), [(record("q"), "another experiment"), (record(complete=True), "complete already")]
-)
-def test_another_or_a_complete_experiment_is_refused(
-    store: ResultDirectory, there: SharingRecord, complaint: str
-) -> None:
-    write_sharing(store, there)
-    with pytest.raises(UsageError, match=complaint) as raised:
-        resumable(store, "p", overwrite=False)
-    assert "--overwrite" in raised.value.next_step
-
-
-def test_the_directory_of_a_run_is_refused_even_with_overwrite(store: ResultDirectory) -> None:
-    store.write_text(RECORD_NAME, "{}")
-    with pytest.raises(UsageError, match="holds a run"):
-        resumable(store, "p", overwrite=True)
-
-
-def test_an_experiment_that_measured_nothing_leaves_nothing(store: ResultDirectory) -> None:
-    write_sharing(store, record())
-    store.append_event("sharing started")
-    discard_sharing(store)
-    assert not store.path.exists()
+def test_what_was_written_is_read_from_the_directory_and_from_the_file(tmp_path: Path) -> None:
+    store = ResultDirectory(tmp_path / "share-1", SHARING)
+    store.write_document(record())
+    store.close()
+    assert read_document(SHARING, store.path) == record()
+    assert read_document(SHARING, store.path / SHARING_NAME) == record()
 
 
 def test_the_unfinished_directory_is_found_again_and_strangers_are_left_alone(tmp_path: Path) -> None:
@@ -81,21 +34,24 @@ def test_the_unfinished_directory_is_found_again_and_strangers_are_left_alone(tm
     for name, there in (("a", record("q")), ("b", record()), ("c", record(complete=True))):
         (tmp_path / name).mkdir()
         (tmp_path / name / SHARING_NAME).write_text(there.model_dump_json())
-    assert default_sharing_directory(tmp_path, "bare", "p") == tmp_path / "b"
-    assert default_sharing_directory(tmp_path, "k8s", "new").name.startswith("share-k8s-")
+    assert default_directory(tmp_path, SHARING, "p", "share-bare") == tmp_path / "b"
+    assert default_directory(tmp_path, SHARING, "new", "share-k8s").name.startswith("share-k8s-")
 
 
 def test_nothing_there_names_the_command_that_makes_it(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="no sharing experiment") as raised:
-        read_sharing(tmp_path)
+        read_document(SHARING, tmp_path)
     assert "gputax share" in raised.value.next_step
 
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / SHARING_NAME).write_text(json.dumps({**record().model_dump(), "schema_version": 2}))
     with pytest.raises(ResultsError, match="newer gputax"):
-        read_sharing(tmp_path)
+        read_document(SHARING, tmp_path)
 
 
-def test_the_schema_that_is_checked_in_is_that_of_the_code() -> None:
-    assert (DOCS / "sharing.schema.json").read_text() == schema_text("sharing")
+def test_a_file_that_is_not_one_says_who_writes_ours(tmp_path: Path) -> None:
+    (tmp_path / SHARING_NAME).write_text('{"schema_version": 1}')
+    with pytest.raises(ResultsError, match="not a sharing experiment") as raised:
+        read_document(SHARING, tmp_path)
+    assert "`gputax share` writes ours" in raised.value.next_step

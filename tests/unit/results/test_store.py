@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from gputax.errors import GputaxError, PreflightError, ResultsError
-from gputax.measure.documents import empty_record
+from gputax.measure.run.documents import empty_record
 from gputax.plan.cells import Cell, Setup
-from gputax.results.documents.run import RunRecord
+from gputax.results.documents.run import RECORD_NAME, RunRecord
 from gputax.results.files import probe_directory, write_text
+from gputax.results.kinds import RUN
 from gputax.results.schema import SCHEMAS, schema_text
-from gputax.results.store import RECORD_NAME, ResultDirectory, default_directory, read_record, read_samples
+from gputax.results.store import ResultDirectory, default_directory, read_document, read_samples
 
 CELLS = (Cell(Setup("resnet50"), "offline", 1),)
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -25,18 +26,18 @@ def record(**changes: object) -> RunRecord:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ResultDirectory]:
-    directory = ResultDirectory(tmp_path / "r")
+def store(tmp_path: Path) -> Iterator[ResultDirectory[RunRecord]]:
+    directory = ResultDirectory(tmp_path / "r", RUN)
     yield directory
     directory.close()
 
 
-def test_a_record_comes_back_whole(store: ResultDirectory) -> None:
-    store.write_record(record())
-    assert read_record(store.path) == record()
+def test_a_record_comes_back_whole(store: ResultDirectory[RunRecord]) -> None:
+    store.write_document(record())
+    assert read_document(RUN, store.path) == record()
 
 
-def test_samples_come_back_whole(store: ResultDirectory) -> None:
+def test_samples_come_back_whole(store: ResultDirectory[RunRecord]) -> None:
     columns = {"start_ns": np.arange(1000), "end_ns": np.arange(1000) * 7 - 5}
     store.write_samples("samples/x.parquet", columns)
     back = read_samples(store.path / "samples/x.parquet")
@@ -44,7 +45,7 @@ def test_samples_come_back_whole(store: ResultDirectory) -> None:
     assert np.array_equal(back["end_ns"], columns["end_ns"])
 
 
-def test_truncated_samples_are_an_error(store: ResultDirectory) -> None:
+def test_truncated_samples_are_an_error(store: ResultDirectory[RunRecord]) -> None:
     store.write_samples("x.parquet", {"a": np.arange(1000)})
     path = store.path / "x.parquet"
     path.write_bytes(path.read_bytes()[:100])
@@ -52,14 +53,14 @@ def test_truncated_samples_are_an_error(store: ResultDirectory) -> None:
         read_samples(path)
 
 
-def test_two_runs_cannot_write_into_one_directory(store: ResultDirectory) -> None:
+def test_two_runs_cannot_write_into_one_directory(store: ResultDirectory[RunRecord]) -> None:
     with pytest.raises(PreflightError, match=f"another gputax .pid {os.getpid()}."):
-        ResultDirectory(store.path)
+        ResultDirectory(store.path, RUN)
 
 
 def test_the_lock_is_gone_after_the_run(tmp_path: Path) -> None:
-    ResultDirectory(tmp_path / "r").close()
-    ResultDirectory(tmp_path / "r").close()
+    ResultDirectory(tmp_path / "r", RUN).close()
+    ResultDirectory(tmp_path / "r", RUN).close()
     assert list((tmp_path / "r").iterdir()) == []
 
 
@@ -99,20 +100,20 @@ def test_an_unwritable_directory_is_noticed_before_anything_is_measured(where: s
 def test_a_broken_record_is_a_clear_error(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / RECORD_NAME).write_text(text)
     with pytest.raises(ResultsError, match=complaint) as raised:
-        read_record(tmp_path)
+        read_document(RUN, tmp_path)
     assert RECORD_NAME in raised.value.where
 
 
 def test_a_missing_record_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="no results here"):
-        read_record(tmp_path)
+        read_document(RUN, tmp_path)
 
 
 def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
     data = json.loads(record().model_dump_json()) | {"througput": 1}
     (tmp_path / RECORD_NAME).write_text(json.dumps(data))
     with pytest.raises(ResultsError, match="througput"):
-        read_record(tmp_path)
+        read_document(RUN, tmp_path)
 
 
 def test_the_unfinished_run_of_the_same_plan_is_found_again(tmp_path: Path) -> None:
@@ -125,8 +126,8 @@ def test_the_unfinished_run_of_the_same_plan_is_found_again(tmp_path: Path) -> N
         (tmp_path / name / RECORD_NAME).write_text(record(**changes).model_dump_json())
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / RECORD_NAME).write_text("{")
-    assert default_directory(tmp_path, "bare", "abc").name == "unfinished"
-    assert default_directory(tmp_path, "ssh:host/x", "new").name.startswith("ssh-host-x-")
+    assert default_directory(tmp_path, RUN, "abc", "bare").name == "unfinished"
+    assert default_directory(tmp_path, RUN, "new", "ssh:host/x").name.startswith("ssh-host-x-")
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

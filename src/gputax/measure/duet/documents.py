@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 
 from gputax import __version__
-from gputax.measure.documents import device_name_of
 from gputax.measure.duet.judgement import Question, judge_duet, resolution
 from gputax.measure.duet.pairs import DuetData
 from gputax.measure.duet.request import LOADGEN_SLOT_S, DuetRequest
 from gputax.measure.duet.sides import CLOSED_LOOPS, SideSpec, WorkerSide
-from gputax.plan.claims import claim, device_label
-from gputax.plan.engines import parse_engine
+from gputax.measure.fingerprint import claim_of, device_name_of
+from gputax.plan.claims import device_label
 from gputax.plan.environment import EnvironmentName
 from gputax.plan.micro import OPERATIONS
-from gputax.plan.workloads import workload_facts
-from gputax.results.documents.comparison import COMPARISON_NAME, Comparison, Resolution
+from gputax.results.documents.base import WarningRecord
+from gputax.results.documents.comparison import Comparison, Resolution
 from gputax.results.documents.comparison import Side as SideRecord
-from gputax.results.documents.run import WarningRecord
 from gputax.results.store import ResultDirectory, now_text
 from gputax.worker.probes.disturbance import BUSY_NEIGHBOURS, Limits
 
@@ -107,25 +105,21 @@ def _scheduled_apart(a: WorkerSide, b: WorkerSide) -> bool:
     return len({EnvironmentName.parse(side.spec.environment).place for side in (a, b)}) > 1
 
 
-def write_duet(store: ResultDirectory, comparison: Comparison, parts: Parts, a: WorkerSide, b: WorkerSide) -> None:
+def write_duet(
+    store: ResultDirectory[Comparison], comparison: Comparison, parts: Parts, a: WorkerSide, b: WorkerSide
+) -> None:
     """Write the pairs, their samples and the document; of several workloads each has a directory of its own."""
     store.write_json("environment-a.json", a.described.to_dict())
     store.write_json("environment-b.json", b.described.to_dict())
     for workload, data in parts.items():
         prefix = f"{workload.replace(':', '_')}/" if len(parts) > 1 else ""
         _write_pairs(store, prefix, data)
-    store.write_text(COMPARISON_NAME, comparison.model_dump_json(indent=2) + "\n")
+    store.write_document(comparison)
 
 
 def _question(request: DuetRequest, workload: str, a: WorkerSide, doubt: str) -> Question:
-    text = claim(
-        "saturate" if request.scenario in CLOSED_LOOPS else request.scenario,
-        parse_engine(request.a.setup.engine).name,
-        str(a.facts["device"]),
-        str(a.facts.get("weights", "none")),
-        official=False,
-        is_mlperf_model=workload_facts(workload).is_mlperf_model,
-    )
+    scenario = "saturate" if request.scenario in CLOSED_LOOPS else request.scenario
+    text = claim_of(workload, scenario, request.a.setup.engine, a.facts)
     operation = OPERATIONS.get(workload)
     return Question(
         workload,
@@ -186,7 +180,7 @@ def _side(spec: SideSpec, side: WorkerSide) -> SideRecord:
     )
 
 
-def _write_pairs(store: ResultDirectory, prefix: str, data: DuetData) -> None:
+def _write_pairs(store: ResultDirectory[Comparison], prefix: str, data: DuetData) -> None:
     store.write_samples(
         f"{prefix}pairs.parquet",
         {

@@ -8,30 +8,31 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from gputax.errors import Interrupted, PreflightError
 from gputax.measure.duet.documents import comparison_of, write_duet
 from gputax.measure.duet.judgement import resolution
 from gputax.measure.duet.pairs import (
     INTERRUPTED,
+    Clock,
     DuetData,
     DuetPlan,
     Slot,
     choose_slot,
-    dropped_runs,
     run_duet,
     slot_candidates,
 )
 from gputax.measure.duet.request import LOADGEN_SLOT_S, DuetRequest
 from gputax.measure.duet.sides import CLOSED_LOOPS, SideSpec, WorkerSide
+from gputax.measure.experiment import left_in_order, open_new
 from gputax.measure.orderly_stop import orderly_stop
 from gputax.measure.rates import FIRST_SHARE
-from gputax.measure.sizing import server_bound, server_load, stream_load
+from gputax.measure.sizing import dropped_runs, server_bound, server_load, stream_load
 from gputax.places import Places
 from gputax.plan.cells import Cell, LoadPlan
-from gputax.results.documents.comparison import COMPARISON_NAME, Comparison, Resolution
-from gputax.results.store import ResultDirectory
+from gputax.plan.comparability import Purpose, blocking_differences, conditions_of_facts
+from gputax.results.documents.comparison import Comparison, Resolution
+from gputax.results.kinds import COMPARISON
 from gputax.stats.stopping import StopDecision, StopRule
 
 # A server near saturation answers any disturbance with a queue; both sides run at half the slower one's capacity.
@@ -55,29 +56,24 @@ Say = Callable[[str], None]
 OnPair = Callable[[DuetData, StopDecision], None]
 
 
-def execute_duet(request: DuetRequest, directory: Path, say: Say, on_pair: OnPair) -> Comparison:
+def execute_duet(
+    request: DuetRequest, directory: Path, say: Say, on_pair: OnPair, clock: Clock = time.monotonic
+) -> Comparison:
     """Run the whole duet and leave it on disk."""
-    store = ResultDirectory(directory)
-    sides: list[WorkerSide] = []
+    store = open_new(COMPARISON, directory)
     places = Places(say=say)
-    started = time.monotonic()
-
-    def left_s(share: float) -> float:
-        """What is left of this share of the time; starting workers and pilots counts, but some pairs there must be."""
-        least_s = LEAST_SECONDS if len(request.parts) == 1 else LEAST_SECONDS_OF_MANY
-        return max(least_s, started + share * request.max_time_s - time.monotonic())
-
-    control_share = CONTROL_SHARE if len(request.parts) == 1 else 1.0 / (len(request.parts) + 1)
-    try:
+    with left_in_order(store, places, lambda: store.holds(COMPARISON), _nothing_kept), _Sides(request, places) as sides:
+        timetable = _Timetable(request, clock)
         say(f"starting {request.a.label}")
-        sides.append(_side(request, request.a, places))
+        a = sides.start(request.a)
         control: DuetData | None = None
         if request.control:
-            control = _control(request, sides, places, lambda: left_s(control_share), say, on_pair)
+            say(f"A/A control: {request.a.label} against itself")
+            twin = sides.start(request.a)
+            control = _measured(request, a, twin, timetable.control_s, say, on_pair, clock, halfway_counts=False)
+            sides.end(twin)
         say(f"starting {request.b.label}")
-        sides.append(_side(request, request.b, places))
-        a, b = sides[0], sides[-1]
-        begin = control_share if request.control else 0.0
+        b = sides.start(request.b)
         parts: dict[str, DuetData] = {}
         for number, workload in enumerate(request.parts, start=1):
             if number > 1:
@@ -85,50 +81,70 @@ def execute_duet(request: DuetRequest, directory: Path, say: Say, on_pair: OnPai
                 a.take(workload)
                 b.take(workload)
             _refuse_unequal(request, a, b)
-            share = begin + (1.0 - begin) * number / len(request.parts)
-            parts[workload] = _measured(request, a, b, functools.partial(left_s, share), say, on_pair)
+            left_s = functools.partial(timetable.part_s, number)
+            parts[workload] = _measured(request, a, b, left_s, say, on_pair, clock)
             a.prove()
             b.prove()
             if parts[workload].stopped_because == INTERRUPTED:
                 break
         comparison = comparison_of(request, a, b, parts, control)
         write_duet(store, comparison, parts, a, b)
-        return comparison
-    except KeyboardInterrupt as error:
-        raise Interrupted(
-            "interrupted before there were pairs enough for an interval: nothing is kept", next_step="run it again"
-        ) from error
-    finally:
-        try:
-            for side in sides:
-                side.end()
-            places.close()
-            if (store.path / COMPARISON_NAME).exists():
-                for name, text in places.files().items():
-                    store.write_text(name, text)
-        finally:
-            if not (store.path / COMPARISON_NAME).exists():
-                store.discard()
-            store.close()
+    return comparison
 
 
-def _control(
-    request: DuetRequest,
-    sides: list[WorkerSide],
-    places: Places,
-    left_s: Callable[[], float],
-    say: Say,
-    on_pair: OnPair,
-) -> DuetData:
-    """Measure A against a second A: whatever difference shows is this machine's own."""
-    say(f"A/A control: {request.a.label} against itself")
-    twin = _side(request, request.a, places)
-    sides.append(twin)
-    try:
-        return _measured(request, sides[0], twin, left_s, say, on_pair, halfway_counts=False)
-    finally:
-        twin.end()
-        sides.remove(twin)
+def _nothing_kept() -> Interrupted:
+    return Interrupted(
+        "interrupted before there were pairs enough for an interval: nothing is kept", next_step="run it again"
+    )
+
+
+class _Sides:
+    """The sides that have been started; whatever happens, none of them is left."""
+
+    def __init__(self, request: DuetRequest, places: Places) -> None:
+        self._request, self._places = request, places
+        self._started: list[WorkerSide] = []
+
+    def start(self, spec: SideSpec) -> WorkerSide:
+        """Start one side and warm it."""
+        request = self._request
+        side = WorkerSide(spec, request.scenario, request.batch, request.stall_timeout_s, self._places)
+        self._started.append(side)
+        return side
+
+    def end(self, side: WorkerSide) -> None:
+        """End one side before the others."""
+        side.end()
+        self._started.remove(side)
+
+    def __enter__(self) -> _Sides:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for side in self._started:
+            side.end()
+
+
+class _Timetable:
+    """How long the control and each part may take; starting workers and pilots counts, but some pairs there must be."""
+
+    def __init__(self, request: DuetRequest, clock: Clock) -> None:
+        self._parts = len(request.parts)
+        self._max_time_s, self._clock, self._started_s = request.max_time_s, clock, clock()
+        share = CONTROL_SHARE if self._parts == 1 else 1.0 / (self._parts + 1)
+        self._control_share = share if request.control else 0.0
+
+    def control_s(self) -> float:
+        """Return what is left for the A/A control."""
+        return self._left_s(self._control_share)
+
+    def part_s(self, number: int) -> float:
+        """Return what is left for one of the parts, counted from 1."""
+        return self._left_s(self._control_share + (1.0 - self._control_share) * number / self._parts)
+
+    def _left_s(self, share: float) -> float:
+        least_s = LEAST_SECONDS if self._parts == 1 else LEAST_SECONDS_OF_MANY
+        return max(least_s, self._started_s + share * self._max_time_s - self._clock())
 
 
 def _measured(
@@ -138,6 +154,7 @@ def _measured(
     left_s: Callable[[], float],
     say: Say,
     on_pair: OnPair,
+    clock: Clock,
     *,
     halfway_counts: bool = True,
 ) -> DuetData:
@@ -147,7 +164,7 @@ def _measured(
         call_s = max(a.pilot.call_ns, b.pilot.call_ns) / 1e9
         if len(request.parts) == 1:
             say("pilot: which slot is sharpest")
-            slot = choose_slot(a, b, slot_candidates(call_s), time.monotonic, chance)
+            slot = choose_slot(a, b, slot_candidates(call_s), clock, chance)
         else:
             slot = Slot(max(1, round(SLOT_OF_MANY_S / call_s)), dropped_runs(call_s))
     else:
@@ -160,9 +177,9 @@ def _measured(
     plan = DuetPlan(rule, restart_every_s=between_restarts_s(seconds, len(request.parts)), seed=request.seed)
     say(f"measuring: {slot.runs} runs a slot, {slot.dropped} dropped")
     if not halfway_counts:
-        return run_duet(a, b, slot, plan, time.monotonic, on_pair)
+        return run_duet(a, b, slot, plan, clock, on_pair)
     with orderly_stop("this pair") as halted:
-        return run_duet(a, b, slot, plan, time.monotonic, on_pair, halted)
+        return run_duet(a, b, slot, plan, clock, on_pair, halted)
 
 
 def between_restarts_s(seconds: float, parts: int) -> float:
@@ -186,42 +203,22 @@ def _give_loads(request: DuetRequest, a: WorkerSide, b: WorkerSide) -> None:
     a.load_for = b.load_for = lambda seed: dataclasses.replace(load, seed_offset=seed)
 
 
-def _side(request: DuetRequest, spec: SideSpec, places: Places) -> WorkerSide:
-    return WorkerSide(spec, request.scenario, request.batch, request.stall_timeout_s, places)
-
-
 def _refuse_unequal(request: DuetRequest, a: WorkerSide, b: WorkerSide) -> None:
-    differences = _unequal(_equal_parts(a, request), _equal_parts(b, request))
-    if differences:
+    purpose: Purpose = "engine-b" if request.injected else "duet"
+    unequal = blocking_differences(conditions_of_facts(a.facts), conditions_of_facts(b.facts), purpose)
+    if unequal:
         raise PreflightError(
-            "the two sides are not comparable: " + "; ".join(differences),
+            "the two sides are not comparable: " + "; ".join(unequal),
             where=f"duet {request.a.label} {request.b.label}",
             next_step="make them equal, e.g. with --threads, or compare what differs on purpose with --engine-b",
         )
 
 
-def _equal_parts(side: WorkerSide, request: DuetRequest) -> dict[str, Any]:
-    """Return what must be the same on both sides."""
-    facts = side.facts
-    keys = ["workload", "device", "threads", "precision", "sample_count", "samples"]
-    if not request.injected:
-        keys += ["engine", "engine_version", "provider", "device_name", "options", "weights_sha256"]
-    return {key: facts.get(key) for key in keys}
-
-
-def _unequal(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
-    return [f"{key} is {a[key]!r} on one side and {b[key]!r} on the other" for key in a if a[key] != b[key]]
-
-
-def machine_resolution(side: SideSpec, seconds: float, say: Say, on_pair: OnPair) -> Resolution:
+def machine_resolution(
+    side: SideSpec, seconds: float, say: Say, on_pair: OnPair, clock: Clock = time.monotonic
+) -> Resolution:
     """Run an A/A of about this length: two equal workers, so whatever interval remains is this machine's own."""
     request = DuetRequest(side, side, "single-stream", 1, {}, width_percent=0.01, max_time_s=seconds)
-    sides: list[WorkerSide] = []
-    with Places(say=say) as places:
-        try:
-            for _ in range(2):
-                sides.append(_side(request, side, places))
-            return resolution(_measured(request, sides[0], sides[1], lambda: seconds, say, on_pair))
-        finally:
-            for each in sides:
-                each.end()
+    with Places(say=say) as places, _Sides(request, places) as sides:
+        a, b = sides.start(side), sides.start(side)
+        return resolution(_measured(request, a, b, lambda: seconds, say, on_pair, clock))

@@ -13,8 +13,8 @@ from gputax.measure.duet.pairs import INTERRUPTED, DuetData
 from gputax.plan.budgets import Budget, unused_budgets
 from gputax.plan.metrics import METRICS, Metric, paired_metrics, pooled_metrics
 from gputax.plan.notices import Notice
+from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import ComparedMetric, PairSeries, Resolution
-from gputax.results.documents.run import WarningRecord
 from gputax.stats.levels import restart_estimate
 from gputax.stats.pairs import PairedEstimate, paired_estimate
 from gputax.stats.tails import refusal, tail_estimate

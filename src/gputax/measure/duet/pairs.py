@@ -13,18 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import CellError
+from gputax.measure.sizing import dropped_runs
 from gputax.stats.stopping import StopDecision, StopRule, decide
 
 FloatArray = npt.NDArray[np.float64]
 # Longest slot of a closed loop. Finer is sharper: at equal time 500 ms slots gave ±7.7 %, 100 ms ±1.5 %, 20 ms ±0.75 %.
 SLOT_SECONDS = (0.0, 0.01, 0.03, 0.1)
 PILOT_PAIRS_PER_SLOT = 8
-# The first runs after the other side's turn find cold caches; how many are dropped is fixed by this rule alone. Of a
-# run of tens of milliseconds the cold part is nothing (ResNet-50, 58 ms: the first of three -0.25 % ± 1.6 against the
-# second), but to drop it doubles the distance between the halves: ±0.62 % instead of ±0.35 % in the same time.
-DROPPED_S = 0.001
-MAX_DROPPED = 20
-LONG_RUN_S = 0.03
 MAX_LOST_PAIRS = 3
 INTERRUPTED = "interrupted"
 Clock = Callable[[], float]
@@ -93,13 +88,6 @@ class DuetData:
 
 # (pairs so far, decision) after each pair
 OnPair = Callable[[DuetData, StopDecision], None]
-
-
-def dropped_runs(call_s: float) -> int:
-    """Return how many runs of each slot are dropped: a millisecond's worth, at least one, but none of long ones."""
-    if call_s >= LONG_RUN_S:
-        return 0
-    return min(MAX_DROPPED, max(1, math.ceil(DROPPED_S / call_s)))
 
 
 def slot_candidates(call_s: float) -> list[Slot]:

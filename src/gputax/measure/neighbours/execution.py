@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from gputax.errors import CellError, GputaxError, Interrupted, PreflightError
+from gputax.errors import CellError, PreflightError
+from gputax.measure.experiment import Experiment
+from gputax.measure.left_out import LeftOut
 from gputax.measure.neighbours.cell import measure_beside, parts_of
 from gputax.measure.neighbours.isolation import judged_crash, try_isolation
 from gputax.measure.neighbours.record import (
@@ -22,16 +24,13 @@ from gputax.measure.neighbours.record import (
 )
 from gputax.measure.neighbours.rows import neighbour_row
 from gputax.measure.neighbours.slots import pairs_of, sample_columns
-from gputax.measure.run.execution import refuse_other_conditions
 from gputax.measure.view import RunView
 from gputax.plan.neighbours import AggressorKind, checked_kinds, checked_victim
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, SharePlan, Technique
-from gputax.results.documents.run import Failure, WarningRecord
 from gputax.results.documents.sharing import SharingRecord
-from gputax.results.sharing_store import discard_sharing, resumable, write_sharing
-from gputax.results.store import ResultDirectory, now_text
-from gputax.sharing.place import KnowsAhead, SharedPlace
+from gputax.results.kinds import SHARING
+from gputax.sharing.place import SharedPlace
 
 ISOLATION = "isolation"
 
@@ -49,7 +48,7 @@ class NeighboursRequest:
     command: str = ""
     overwrite: bool = False
     optional: bool = False
-    """The techniques were not named: one that is impossible here is left out aloud instead of refused."""
+    """The techniques were not named: one that is impossible here is skipped with a warning instead of refused."""
 
     @property
     def kinds(self) -> tuple[AggressorKind, ...]:
@@ -84,167 +83,94 @@ class _Neighbours:
 
     def __init__(self, request: NeighboursRequest, place: SharedPlace, view: RunView) -> None:
         self._request, self._place, self._view = request, place, view
-        cells = request.cells()  # what cannot be right is refused before the directory is made
-        self._left_out = self._impossible()
-        self._store = ResultDirectory(request.directory)
-        try:
-            existing = resumable(self._store, request.plan_id, overwrite=request.overwrite)
-            record = existing or empty_neighbours(request.plan, request.victim, request.kinds, request.plan_id, cells)
-            sessions = (*record.sessions, now_text())
-            warnings = tuple(WarningRecord(code="technique-left-out", text=text) for text in self._left_out.values())
-            changes = {
-                "failures": (),
-                "sessions": sessions,
-                "command": request.command or record.command,
-                "warnings": tuple(dict.fromkeys((*record.warnings, *warnings))),
-            }
-            self.record = record.model_copy(update=changes)
-            write_sharing(self._store, self.record)
-        except BaseException:
-            self._store.close()
-            raise
-
-    @property
-    def _techniques(self) -> list[str]:
-        return [name for name in self._request.plan.techniques if name not in self._left_out]
-
-    def _impossible(self) -> dict[str, str]:
-        """Return what the place knows to be impossible; refuse it where it was named, or where nothing else is left."""
-        found: dict[str, str] = {}
-        if not isinstance(self._place, KnowsAhead):
-            return found
-        plan = self._request.plan
-        for name in plan.techniques:
-            error = self._place.impossible(TECHNIQUES[name], plan.setup)
-            if error is None:
-                continue
-            if not self._request.optional or len(found) + 1 == len(plan.techniques):
-                raise error
-            found[name] = f"{name} was left out: {error.what}. Next: {error.next_step}"
-            self._view.phase(found[name])
-        return found
+        self._cells = request.cells()  # what cannot be right is refused before the directory is made
+        self._shown = shown_cells(request.plan, request.victim, len(request.kinds))
+        self._left_out = LeftOut(request.plan, view, named=not request.optional)
+        self._left_out.ask(place)
+        self._experiment = Experiment(
+            SHARING,
+            request.directory,
+            view,
+            diary_name="neighbours",
+            plan_id=request.plan_id,
+            begin=lambda at: empty_neighbours(
+                request.plan, request.victim, request.kinds, request.plan_id, self._cells, at
+            ),
+            done=settled_parts,
+            overwrite=request.overwrite,
+        )
 
     def execute(self) -> SharingRecord:
         """Go through the techniques, and within each through the neighbours."""
-        settled = self._settled()
-        self._store.append_event("neighbours started", cells=len(self.record.cells_planned), resumed=len(settled))
-        shown = shown_cells(self._request.plan, self._request.victim, len(self._request.kinds))
-        self._view.run_started(str(self._store.path), shown, len(settled))
-        try:
-            for name in self._techniques:
-                if set(self._request.cells_of(name)) - settled:
-                    self._technique(TECHNIQUES[name], settled)
-            asked = {cell for name in self._techniques for cell in self._request.cells_of(name)}
-            self._update(complete=asked <= self._settled())
-            self._store.append_event("neighbours ended")
-        except KeyboardInterrupt as error:
-            self._store.append_event("interrupted")
-            raise self._interrupted() from error
-        finally:
-            self._leave()
-        return self.record
-
-    def _interrupted(self) -> Interrupted:
-        kept = len(self._settled())
-        if not kept and not self.record.failures:
-            return Interrupted(
-                "interrupted before the first part ended; nothing was kept", next_step="the same command begins anew"
+        experiment, request = self._experiment, self._request
+        done = experiment.done
+        with experiment.running(self._shown, self._place):
+            experiment.update(
+                command=request.command or experiment.record.command,
+                warnings=self._left_out.warnings(experiment.record.warnings),
             )
-        return Interrupted(
-            f"interrupted; {kept} of {len(self.record.cells_planned)} parts are kept",
-            where=str(self._store.path),
-            next_step="the same command resumes",
-        )
+            for name in self._left_out.remaining:
+                if set(request.cells_of(name)) - done:
+                    self._technique(TECHNIQUES[name], done)
+            experiment.finish([cell for name in self._left_out.remaining for cell in request.cells_of(name)])
+        return experiment.record
 
-    def _technique(self, technique: Technique, settled: set[str]) -> None:
+    def _technique(self, technique: Technique, done: set[str]) -> None:
         self._place.switch(technique, parts_of(self._request.plan), self._view.phase)
-        parts: dict[str, Callable[[], None]] = {
+        parts: dict[str, Callable[[], bool]] = {
             f"{technique.name}-{kind}": partial(self._beside, technique, kind) for kind in self._request.kinds
         }
         parts[f"{technique.name}-{ISOLATION}"] = partial(self._isolation, technique)
         for cell, part in parts.items():
-            if cell not in settled:
-                self._tried(cell, part)
+            if cell not in done:
+                number = self._cells.index(cell)
+                with self._experiment.cell(cell, self._shown[number], number + 1):
+                    self._experiment.ended(cell, valid=part())
 
-    def _tried(self, cell: str, part: Callable[[], None]) -> None:
-        """Do one part; its failure is kept and the next part goes on."""
-        number = self.record.cells_planned.index(cell)
-        shown = shown_cells(self._request.plan, self._request.victim, len(self._request.kinds))
-        self._view.cell_started(shown[number], number + 1)
-        self._store.append_event("cell started", cell=cell)
-        try:
-            part()
-        except CellError as error:
-            self._fail(cell, error)
-        else:
-            self._store.append_event("cell ended", cell=cell)
-
-    def _beside(self, technique: Technique, kind: AggressorKind) -> None:
-        plan, cell = self._request.plan, f"{technique.name}-{kind}"
+    def _beside(self, technique: Technique, kind: AggressorKind) -> bool:
+        """Measure the victim beside one kind of neighbour; returns whether the number may be believed."""
+        experiment, plan, cell = self._experiment, self._request.plan, f"{technique.name}-{kind}"
         result = measure_beside(self._place, technique, plan, kind, self._view)
-        self._store.write_samples(f"samples/neighbour-{cell}.parquet", sample_columns(result.slots))
-        self._store.write_json("environment.json", result.described.to_dict())
-        record = described_by(self.record, result.facts, result.described, cell, result)
-        if self.record.neighbours:
-            refuse_other_conditions(self.record.fingerprint, record.fingerprint, str(self._store.path))
-        changes: dict[str, object] = {}
+        experiment.described(described_by(experiment.record, result.facts, result.described, cell, result))
+        experiment.store.write_samples(f"samples/neighbour-{cell}.parquet", sample_columns(result.slots))
+        experiment.store.write_json("environment.json", result.described.to_dict())
+        isolation, neighbours = experiment.record.isolation, experiment.record.neighbours
+        valid = False
         if kind == "crash":
-            changes["isolation"] = replaced_isolation(record.isolation, judged_crash(technique, result.crash))
+            isolation = replaced_isolation(isolation, judged_crash(technique, result.crash))
         if result.crash is None or result.crash.contained:
             victim = f"{plan.setup.workload}, {self._request.victim}"
             pairs, notices = pairs_of(result.slots), _once(result.notices)
             row = neighbour_row(technique.name, victim, kind, pairs, notices, reasons=result.reasons())
-            changes["neighbours"] = (*record.neighbours, row)
+            neighbours, valid = (*neighbours, row), row.valid
             self._view.phase(_line(cell, row.slowdown_percent.value, valid=row.valid))
-        self.record = record
-        self._update(**changes)
+        experiment.update(isolation=isolation, neighbours=neighbours)
         if result.crash is not None and not result.crash.contained:
             raise CellError(judged_crash(technique, result.crash).text, where=cell, next_step="see the isolation list")
+        return valid
 
-    def _isolation(self, technique: Technique) -> None:
+    def _isolation(self, technique: Technique) -> bool:
+        """Try the walls between two tenants; every outcome is a result."""
         self._view.phase("isolation")
+        record = self._experiment.record
         try:
-            rows = try_isolation(self._place, technique, self._request.plan, self.record.device or "cpu")
+            rows = try_isolation(self._place, technique, self._request.plan, record.device or "cpu")
         except PreflightError as error:  # what the walls cannot be tried with does not spoil what was measured
             raise CellError(error.what, where=error.where, next_step=error.next_step) from error
         if "crash" not in self._request.kinds:
             rows.append(judged_crash(technique, None))
-        isolation = self.record.isolation
+        isolation = record.isolation
         for row in rows:
             isolation = replaced_isolation(isolation, row)
-        self._update(isolation=isolation)
+        self._experiment.update(isolation=isolation)
+        return True
 
-    def _settled(self) -> set[str]:
-        """Return the parts that need not be measured again: with a row, or with a verdict on the crash."""
-        done = {f"{row.technique}-{row.aggressor}" for row in self.record.neighbours}
-        done |= {
-            f"{row.technique}-crash" for row in self.record.isolation if "crash" in row.check and row.passed is False
-        }
-        return done | {f"{row.technique}-{ISOLATION}" for row in self.record.isolation if "crash" not in row.check}
 
-    def _fail(self, cell: str, error: GputaxError) -> None:
-        failure = Failure(
-            cell=cell, kind=type(error).__name__, what=error.what, where=error.where, next=error.next_step
-        )
-        self._update(failures=(*self.record.failures, failure))
-        self._store.append_event("cell failed", cell=cell, what=error.what)
-        self._view.cell_failed(failure)
-
-    def _leave(self) -> None:
-        """Put the place back, and keep what it wants kept."""
-        try:
-            self._place.close()
-            if self._settled() or self.record.failures:
-                for name, text in self._place.files().items():
-                    self._store.write_text(name, text)
-        finally:
-            if not self._settled() and not self.record.failures:
-                discard_sharing(self._store)
-            self._store.close()
-
-    def _update(self, **changes: object) -> None:
-        self.record = self.record.model_copy(update=changes)
-        write_sharing(self._store, self.record)
+def settled_parts(record: SharingRecord) -> set[str]:
+    """Return the parts that need not be measured again: with a row, or with a verdict on the crash."""
+    done = {f"{row.technique}-{row.aggressor}" for row in record.neighbours}
+    done |= {f"{row.technique}-crash" for row in record.isolation if "crash" in row.check and row.passed is False}
+    return done | {f"{row.technique}-{ISOLATION}" for row in record.isolation if "crash" not in row.check}
 
 
 def _once(notices: list[Notice]) -> list[Notice]:

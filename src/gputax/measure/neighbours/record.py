@@ -8,30 +8,26 @@ from typing import Any
 
 from gputax import __version__
 from gputax.environments.described import Described
-from gputax.measure.documents import device_name_of
+from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of
 from gputax.measure.neighbours.cell import CellResult
 from gputax.measure.neighbours.slots import ORDER
 from gputax.plan.cells import Cell, LoadPlan
-from gputax.plan.claims import claim, device_label
-from gputax.plan.engines import parse_engine
+from gputax.plan.claims import device_label
 from gputax.plan.neighbours import AGGRESSORS, family_of
 from gputax.plan.techniques import TECHNIQUES, SharePlan
-from gputax.plan.workloads import workload_facts
 from gputax.results.documents.sharing import IsolationRow, SharingRecord
-from gputax.results.store import now_text
 
 # Three workers and their probes; for the estimate of the time that is left.
 ISOLATION_S = 5.0
-HOST_FACTS = ("cpu_model", "cores_online", "kernel", "hypervisor", "governors", "distribution")
 
 
 def empty_neighbours(
-    plan: SharePlan, victim: str, kinds: Sequence[str], plan_id: str, cells: tuple[str, ...]
+    plan: SharePlan, victim: str, kinds: Sequence[str], plan_id: str, cells: tuple[str, ...], timestamp: str
 ) -> SharingRecord:
     """Return the record of an experiment that has measured nothing yet."""
     return SharingRecord(
         gputax_version=__version__,
-        timestamp=now_text(),
+        timestamp=timestamp,
         complete=False,
         plan_id=plan_id,
         plan={**dataclasses.asdict(two_tenants(plan)), "victim": victim, "aggressors": list(kinds)},
@@ -63,12 +59,11 @@ def described_by(
 ) -> SharingRecord:
     """Add what the victim's worker told of its place and device, and what the neighbour really did."""
     device = str(facts["device"])
-    host = described.host
     neighbours = {**record.fingerprint.get("neighbours", {})}
     kind = cell.rpartition("-")[2]
     neighbours[cell] = {
         "about": AGGRESSORS[kind, family_of(device)].about,
-        "facts": {key: value for key, value in result.aggressor_facts.items() if key not in ("notices", "prepare_s")},
+        "facts": engine_of(result.aggressor_facts),
         "evidence": result.evidences[-1].to_dict() if result.evidences else {},
         "crashes": list(result.crash.ends) if result.crash else [],
     }
@@ -76,12 +71,12 @@ def described_by(
         update={
             "device": device,
             "device_label": device_label(device, device_name_of(described, facts)),
-            "claim": _claim(record.workload, facts),
+            "claim": claim_of(record.workload, "saturate", str(facts.get("engine", "onnx")), facts),
             "fingerprint": {
-                "host": {key: host.get(key) for key in HOST_FACTS},
+                "host": host_of(described),
                 "gpus": described.gpus,
                 "packages": described.packages,
-                "victim": {key: value for key, value in facts.items() if key not in ("notices", "prepare_s")},
+                "victim": engine_of(facts),
                 "neighbours": neighbours,
             },
         }
@@ -92,14 +87,3 @@ def replaced_isolation(rows: Sequence[IsolationRow], new: IsolationRow) -> tuple
     """Return the rows with the new one in the place of an older one of the same check."""
     kept = [row for row in rows if (row.technique, row.check) != (new.technique, new.check)]
     return (*kept, new)
-
-
-def _claim(workload: str, facts: dict[str, Any]) -> str:
-    return claim(
-        "saturate",
-        parse_engine(str(facts.get("engine", "onnx"))).name,
-        str(facts["device"]),
-        str(facts.get("weights", "none")),
-        official=False,
-        is_mlperf_model=workload_facts(workload).is_mlperf_model,
-    )

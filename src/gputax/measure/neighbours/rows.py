@@ -10,7 +10,7 @@ import numpy as np
 from gputax.measure.neighbours.slots import NeighbourPair
 from gputax.plan.neighbours import AggressorKind
 from gputax.plan.notices import Notice
-from gputax.results.documents.run import WarningRecord
+from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.sharing import Interval, NeighbourRow, SharedFigure
 from gputax.stats.levels import restart_estimate
 from gputax.stats.pairs import paired_estimate

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import CellError
-from gputax.measure.duet.pairs import dropped_runs
+from gputax.measure.sizing import dropped_runs
 
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gputax import __version__
-from gputax.measure.documents import device_name_of
+from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of, notices_of
 from gputax.measure.share.cell import SharedMeasurement
+from gputax.measure.view import CellFigures
 from gputax.plan.cells import Cell, LoadPlan
-from gputax.plan.claims import claim, device_label
-from gputax.plan.engines import parse_engine
-from gputax.plan.notices import Notice
+from gputax.plan.claims import device_label
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
-from gputax.plan.workloads import workload_facts
-from gputax.results.documents.run import Benchmark, with_notices
+from gputax.results.documents.base import with_notices
 from gputax.results.documents.sharing import SharedCell, SharedFigure, SharedRow, SharingRecord, TenantResult
 from gputax.stats.shared import Replicated, replicated, slowdown
 
@@ -30,7 +28,6 @@ def empty_sharing(plan: SharePlan, timestamp: str, command: str) -> SharingRecor
         gputax_version=__version__,
         timestamp=timestamp,
         complete=False,
-        sessions=(timestamp,),
         plan_id=plan.id,
         command=command,
         plan=json.loads(json.dumps(dataclasses.asdict(plan))),  # as it will be read: lists, no tuples
@@ -44,39 +41,29 @@ def empty_sharing(plan: SharePlan, timestamp: str, command: str) -> SharingRecor
 def described_sharing(record: SharingRecord, measured: SharedMeasurement) -> SharingRecord:
     """Add what the first tenant told of its place, its device and its engine."""
     described, facts = measured.proof.described[0], dict(measured.facts[0])
-    host, device = described.host, str(facts["device"])
-    engine = {key: value for key, value in facts.items() if key not in ("notices", "prepare_s")}
-    keys = ("cpu_model", "cores_online", "kernel", "hypervisor", "governors", "distribution")
+    device = str(facts["device"])
     # In a pod the host's name is the pod's, and every technique has pods of its own: the machine is the node.
-    machine = measured.proof.evidences[0].fact("node") or host.get("hostname")
+    machine = measured.proof.evidences[0].fact("node") or described.hostname
     gpus = described.gpus
-    notices = [Notice.from_dict(item) for item in facts.get("notices", [])]
     return record.model_copy(
         update={
             "device": device,
             "device_label": device_label(device, device_name_of(described, facts)),
             "claim": sharing_claim(record, facts, measured.tenants[0].setup.engine),
             "fingerprint": {
-                "host": {"hostname": machine, **{key: host.get(key) for key in keys}},
+                "host": {"hostname": machine, **host_of(described)},
                 "gpus": [{key: gpu.get(key) for key in STEADY_GPU_FACTS} for gpu in gpus],
                 "packages": described.packages,
-                "setups": {**record.fingerprint.get("setups", {}), measured.cell.technique: engine},
+                "setups": {**record.fingerprint.get("setups", {}), measured.cell.technique: engine_of(facts)},
             },
-            "warnings": with_notices(record.warnings, notices),
+            "warnings": with_notices(record.warnings, notices_of(facts)),
         }
     )
 
 
 def sharing_claim(record: SharingRecord, facts: Mapping[str, Any], engine: str) -> str:
     """Return the sentence that says what the numbers are and what they are not."""
-    text = claim(
-        "saturate",
-        parse_engine(engine).name,
-        str(facts["device"]),
-        str(facts.get("weights", "none")),
-        official=False,
-        is_mlperf_model=workload_facts(record.workload).is_mlperf_model,
-    )
+    text = claim_of(record.workload, "saturate", engine, facts)
     stand_ins = [name for name in record.plan["techniques"] if TECHNIQUES[name].stand_in]
     if stand_ins:
         words = "is a stand-in, not a technique" if len(stand_ins) == 1 else "are stand-ins, not techniques"
@@ -185,39 +172,14 @@ def shown_cell(plan: SharePlan, cell: ShareCell) -> Cell:
     )
 
 
-def shown_benchmark(plan: SharePlan, measured: SharedMeasurement, document: SharedCell, device: str) -> Benchmark:
+def shown_figures(measured: SharedMeasurement, device: str) -> CellFigures:
     """Return the cell's figures as a view shows them: of all tenants together."""
-    facts, together = measured.facts[0], measured.together
-    latency_ms = (measured.columns["end_ns"] - measured.columns["start_ns"])[measured.columns["kept"] == 1] / 1e6
-    return Benchmark(
-        scenario="saturate",
-        batch_size=plan.batch_size,
-        throughput_samples_per_sec=together.throughput_per_s,
-        duration_sec=document.window_s,
-        latency_p90_ms=together.p90_ms,
-        latency_p99_ms=together.p99_ms,
-        cell=document.cell,
-        workload=plan.setup.workload,
-        environment=TECHNIQUES[document.technique].environment(plan.place),
-        tenants=document.tenants,
+    together = measured.together
+    return CellFigures(
+        cell=measured.cell.id,
         device=device,
-        engine=measured.tenants[0].setup.engine,
-        provider=str(facts.get("provider")),
-        precision=str(facts.get("precision")),
-        threads=int(facts.get("threads") or 0),
-        weights=str(facts.get("weights", "none")),
-        claim="",
-        latency_mean_ms=together.mean_ms,
-        latency_p50_ms=together.p50_ms,
-        latency_min_ms=float(latency_ms.min()),
-        latency_max_ms=float(latency_ms.max()),
-        queries=together.runs,
-        samples=together.runs * plan.batch_size,
-        mean_batch_size=float(plan.batch_size),
-        valid=document.valid,
-        load={},
-        started_at=document.started_at,
-        warmup_s=plan.warmup_s,
-        samples_file=document.results[0].samples_file,
-        telemetry_file="",
+        throughput_per_s=together.throughput_per_s,
+        p90_ms=together.p90_ms,
+        p99_ms=together.p99_ms,
+        valid=measured.valid,
     )

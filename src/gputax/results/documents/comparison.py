@@ -6,9 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from gputax.results.documents.run import Document, WarningRecord
+from gputax.results.documents.base import Document, WarningRecord
 
-COMPARISON_SCHEMA_VERSION = 1
 COMPARISON_NAME = "comparison.json"
 Verdict = Literal["pass", "fail", "inconclusive", "not comparable"]
 

@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from gputax.plan.notices import Notice
+from gputax.results.documents.base import Document, Failure, WarningRecord
 
-SCHEMA_VERSION = 1
-
-
-class Document(BaseModel):
-    """Frozen, and strict about keys: a typing mistake in a file is an error, not a silence."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class WarningRecord(Document):
-    """A warning that travels with its number."""
-
-    code: str
-    text: str
-    value: float | None = None
-
-    @classmethod
-    def of(cls, notice: Notice) -> WarningRecord:
-        """Return a notice as it is stored."""
-        return cls(code=notice.code, text=notice.text, value=notice.value)
-
-    @property
-    def notice(self) -> Notice:
-        """The warning as the rest of the program knows it."""
-        return Notice(self.code, self.text, self.value)
-
-
-def with_notices(before: tuple[WarningRecord, ...], notices: Iterable[Notice]) -> tuple[WarningRecord, ...]:
-    """Return the warnings with these notices added, each once."""
-    return tuple(dict.fromkeys((*before, *map(WarningRecord.of, notices))))
+RECORD_NAME = "benchmark_results.json"
 
 
 class GpuInfo(Document):
@@ -123,16 +93,6 @@ class Benchmark(Document):
     logs_dir: str | None = None
     telemetry_file: str
     warnings: tuple[WarningRecord, ...] = ()
-
-
-class Failure(Document):
-    """A cell that could not be measured, and why."""
-
-    cell: str
-    kind: str
-    what: str
-    where: str = ""
-    next: str = ""
 
 
 class RunRecord(Document):

@@ -6,9 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from gputax.results.documents.run import Document, Failure, WarningRecord
+from gputax.results.documents.base import Document, Failure, WarningRecord
 
-SHARING_SCHEMA_VERSION = 1
 SHARING_NAME = "sharing.json"
 Interval = tuple[float | None, float | None]
 

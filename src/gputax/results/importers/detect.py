@@ -7,10 +7,10 @@ from pathlib import Path
 
 from gputax.errors import ResultsError
 from gputax.results.documents.comparison import COMPARISON_NAME
+from gputax.results.documents.run import RECORD_NAME
 from gputax.results.importers import loadgen_directory, older_json, pod_log, result_directory, text_results
 from gputax.results.importers.place import Place
 from gputax.results.importers.source import Format, Source, printable
-from gputax.results.store import RECORD_NAME
 
 Recognises = Callable[[Place], bool]
 Read = Callable[[Place], Source]

@@ -10,8 +10,8 @@ from gputax.results.documents.run import RunRecord
 from gputax.results.importers.place import Place, without_prefix
 from gputax.results.importers.record_source import source_of_record
 from gputax.results.importers.source import Source
-from gputax.results.reading import parse_json
-from gputax.results.store import record_from_data
+from gputax.results.kinds import RUN
+from gputax.results.reading import checked, parse_json
 
 BEGIN = "----- gputax result begin -----"
 END = "----- gputax result end -----"
@@ -43,7 +43,7 @@ def read_block(text: str, where: str) -> tuple[RunRecord, int]:
             next_step="save the log again after the pod has ended",
         )
     data = parse_json("\n".join(body[: ends[0]]), where)
-    return record_from_data(data, where), len(begins)
+    return checked(RUN, data, where), len(begins)
 
 
 def recognises(place: Place) -> bool:

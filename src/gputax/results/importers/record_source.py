@@ -14,7 +14,8 @@ from gputax.plan.environment import EnvironmentName
 from gputax.plan.metrics import METRICS
 from gputax.plan.micro import OPERATIONS
 from gputax.plan.notices import Notice
-from gputax.results.documents.run import Benchmark, RunRecord, WarningRecord
+from gputax.results.documents.base import WarningRecord
+from gputax.results.documents.run import Benchmark, RunRecord
 from gputax.results.importers.conditions import record_conditions
 from gputax.results.importers.source import CellSamples, Format, Source, SourceCell, printable, scenario_named, writable
 from gputax.results.store import read_samples

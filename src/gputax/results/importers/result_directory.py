@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from gputax.errors import ResultsError
+from gputax.results.documents.run import RECORD_NAME
 from gputax.results.importers.place import Place
 from gputax.results.importers.record_source import source_of_record
 from gputax.results.importers.source import Source
-from gputax.results.store import RECORD_NAME, record_from_data
+from gputax.results.kinds import RUN
+from gputax.results.reading import checked
 
 
 def record_place(place: Place) -> Place | None:
@@ -37,5 +39,5 @@ def read(place: Place) -> Source:
             where=document.name,
             next_step="gputax report shows it; compare takes what was measured",
         )
-    record = record_from_data(document.data, document.name)
+    record = checked(RUN, document.data, document.name)
     return source_of_record(record, place.name, "gputax", document.path.parent)

@@ -11,8 +11,8 @@ from gputax.measure.share.documents import (
     empty_sharing,
     shared_cell_document,
     shared_rows,
-    shown_benchmark,
     shown_cell,
+    shown_figures,
 )
 from gputax.plan.cells import Setup
 from gputax.plan.techniques import ShareCell, SharePlan
@@ -89,9 +89,9 @@ class TestCell:
 
     def test_is_shown_as_the_sum_of_its_tenants(self) -> None:
         measured = measurement(ShareCell("cpu-shared", 3, 1))
-        shown = shown_benchmark(PLAN, measured, shared_cell_document(measured, "", 1), "cpu")
-        assert (shown.tenants, shown.queries) == (3, 300)
-        assert shown.throughput_samples_per_sec == pytest.approx(300.0)
+        shown = shown_figures(measured, "cpu")
+        assert (shown.cell, shown.device, shown.valid) == ("cpu-shared-t3-r1", "cpu", True)
+        assert shown.throughput_per_s == pytest.approx(300.0)
         assert shown_cell(PLAN, measured.cell).environment == "bare+cpu-shared"
 
 

@@ -21,8 +21,8 @@ from gputax.plan.cells import Setup
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import ShareCell, SharePlan, Technique
 from gputax.results.documents.sharing import CrossCheck, SharingRecord
-from gputax.results.sharing_store import read_sharing
-from gputax.results.store import read_samples
+from gputax.results.kinds import SHARING
+from gputax.results.store import read_document, read_samples
 from gputax.sharing.place import Say, Switched, Tenant
 from tests.builders.shared_cells import measurement
 
@@ -105,7 +105,7 @@ def test_every_cell_is_measured_and_kept_with_its_samples(tmp_path: Path, play: 
     place = PlayedPlace()
     record = run(tmp_path / "o", place)
     assert measured == [cell.id for cell in PLAN.cells()]
-    assert record == read_sharing(tmp_path / "o")
+    assert record == read_document(SHARING, tmp_path / "o")
     assert record.complete
     assert len(record.rows) == 4
     assert record.rows[1].slowdown.value == pytest.approx((31 * 32 / (11 * 12)) ** 0.5)
@@ -177,7 +177,7 @@ class TestImpossible:
         measured, heard = play(ordinary), Heard()
         record = run(tmp_path / "o", kind("cpu-quota"), heard, optional=True)
         assert {cell.split("-t")[0] for cell in measured} == {"cpu-shared"}
-        assert any("cpu-quota is left out" in phase for phase in heard.phases)
+        assert any("cpu-quota was left out" in phase for phase in heard.phases)
         assert [warning.code for warning in record.warnings] == ["technique-left-out"]
         assert record.complete
 
@@ -206,7 +206,7 @@ def test_an_interrupt_keeps_what_is_done_and_the_same_plan_goes_on(
     with pytest.raises(Interrupted, match="2 of 8 cells are kept"):
         run(tmp_path / "o", place)
     assert place.closed
-    first = read_sharing(tmp_path / "o")
+    first = read_document(SHARING, tmp_path / "o")
     measured = play(ordinary)
     record = run(tmp_path / "o", PlayedPlace())
     assert measured == [cell.id for cell in PLAN.cells()[2:]]
@@ -332,4 +332,4 @@ def test_an_error_that_is_no_cells_own_ends_the_run_and_keeps_the_rest(
     play(full)
     with pytest.raises(GputaxError, match="disk is full"):
         run(tmp_path / "o", PlayedPlace())
-    assert len(read_sharing(tmp_path / "o").cells) == 1
+    assert len(read_document(SHARING, tmp_path / "o").cells) == 1

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gputax.results.store import RECORD_NAME, ResultDirectory
+from gputax.results.documents.run import RECORD_NAME
+from gputax.results.kinds import RUN
+from gputax.results.store import ResultDirectory
 
 BENCHMARK: dict[str, Any] = {
     "scenario": "single_stream", "batch_size": 1, "throughput_samples_per_sec": 100.0, "duration_sec": 8.0,
@@ -64,7 +66,7 @@ def make_run(tmp_path: Path) -> MakeRun:
         **changes: Any,
     ) -> Path:
         directory = tmp_path / name
-        store = ResultDirectory(directory)
+        store = ResultDirectory(directory, RUN)
         if columns is not None:
             store.write_samples("samples/one.parquet", columns)
         store.close()

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from gputax.errors import ResultsError
-from gputax.report.sharing_checks import refuse_nonsense
 from gputax.report.sources import SHARING_NAME, SharingSource, Sources, read_sources
 from gputax.report.story import build_report
 from gputax.results.documents.sharing import SharingRecord
 from gputax.results.files import write_text
+from gputax.results.kinds import RUN
+from gputax.results.sharing_bounds import refuse_nonsense
 from gputax.results.store import ResultDirectory
 from tests.builders.documents import columns
 from tests.builders.shared_documents import (
@@ -118,7 +119,7 @@ def directory(tmp_path: Path) -> Path:
         shared_cell("mps", 1, repeat, results=(tenant(1, "mps", 1, "c", samples_file=f"samples/r{repeat}.parquet"),))
         for repeat in (1, 2)
     )
-    store = ResultDirectory(tmp_path / "share")
+    store = ResultDirectory(tmp_path / "share", RUN)
     store.write_text(SHARING_NAME, sharing_record(("mps",), (1,), cells=cells).model_dump_json())
     for repeat in (1, 2):
         store.write_samples(f"samples/r{repeat}.parquet", columns())

@@ -1,4 +1,4 @@
-"""From measured cells to the documents on disk: pure, apart from the store that writes them."""
+"""From measured cells to the run record; pure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,12 @@ from typing import Any
 from gputax import __version__
 from gputax.environments.described import Described
 from gputax.environments.evidence import Evidence
-from gputax.errors import GputaxError
+from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of, notices_of
 from gputax.measure.run.cell import Measured
 from gputax.plan.cells import Cell
-from gputax.plan.claims import claim, device_label
-from gputax.plan.engines import parse_engine
-from gputax.plan.notices import Notice
-from gputax.plan.workloads import workload_facts
-from gputax.results.documents.run import (
-    Benchmark,
-    Failure,
-    GpuInfo,
-    LoadGenVerdict,
-    RateAttempt,
-    RunRecord,
-    with_notices,
-)
+from gputax.plan.claims import device_label
+from gputax.results.documents.base import with_notices
+from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RateAttempt, RunRecord
 
 
 def empty_record(cells: tuple[Cell, ...], plan: str, timestamp: str) -> RunRecord:
@@ -32,7 +22,6 @@ def empty_record(cells: tuple[Cell, ...], plan: str, timestamp: str) -> RunRecor
         gputax_version=__version__,
         timestamp=timestamp,
         complete=False,
-        sessions=(timestamp,),
         plan_id=plan,
         cells_planned=tuple(cell.id for cell in cells),
         environment=cells[0].environment,
@@ -43,37 +32,22 @@ def empty_record(cells: tuple[Cell, ...], plan: str, timestamp: str) -> RunRecor
 
 def described_record(record: RunRecord, described: Described, facts: dict[str, Any], evidence: Evidence) -> RunRecord:
     """Add what the worker told of its place, its device and its engine."""
-    host = described.host
-    device = str(facts["device"])
-    gpus = described.gpus
-    used = gpus[0] if device == "cuda" and gpus else {}
+    device, gpus = str(facts["device"]), described.gpus
     name = device_name_of(described, facts)
-    engine = {key: value for key, value in facts.items() if key not in ("notices", "prepare_s")}
-    setups = {**record.fingerprint.get("setups", {}), str(facts["workload"]): engine}
     return record.model_copy(
         update={
             "device": device,
             "device_label": device_label(device, name),
-            "gpu_info": _gpu_info(device, name, used),
+            "gpu_info": _gpu_info(device, name, gpus[0] if gpus else {}),
             "evidence": evidence.to_dict(),
             "fingerprint": {
-                "host": {
-                    key: host.get(key)
-                    for key in (
-                        "cpu_model",
-                        "cores_online",
-                        "kernel",
-                        "hypervisor",
-                        "governors",
-                        "distribution",
-                    )
-                },
+                "host": host_of(described),
                 "cpu_allowance": described.cpu_allowance,
                 "gpus": gpus,
                 "packages": described.packages,
-                "setups": setups,
+                "setups": {**record.fingerprint.get("setups", {}), str(facts["workload"]): engine_of(facts)},
             },
-            "warnings": with_notices(record.warnings, [Notice.from_dict(item) for item in facts.get("notices", [])]),
+            "warnings": with_notices(record.warnings, notices_of(facts)),
         }
     )
 
@@ -81,9 +55,6 @@ def described_record(record: RunRecord, described: Described, facts: dict[str, A
 def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: str, session: int) -> Benchmark:
     """Return the record of one cell."""
     cell, figures, load = measured.cell, measured.figures, measured.observation.load
-    workload = workload_facts(cell.setup.workload)
-    device, weights = str(facts["device"]), str(facts.get("weights", "none"))
-    engine = parse_engine(cell.setup.engine).name
     is_server = cell.scenario == "server"
     bytes_per_run = int(facts.get("bytes_per_run", 0)) * cell.batch_size
     return Benchmark(
@@ -98,21 +69,14 @@ def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: st
         workload=cell.setup.workload,
         environment=cell.environment,
         tenants=cell.tenants,
-        device=device,
+        device=str(facts["device"]),
         engine=cell.setup.engine,
         provider=str(facts["provider"]),
         precision=str(facts["precision"]),
         threads=int(facts["threads"]),
-        weights=weights,
+        weights=str(facts.get("weights", "none")),
         weights_sha256=facts.get("weights_sha256"),
-        claim=claim(
-            cell.scenario,
-            engine,
-            device,
-            weights,
-            official=cell.load.official,
-            is_mlperf_model=workload.is_mlperf_model,
-        ),
+        claim=claim_of(cell.setup.workload, cell.scenario, cell.setup.engine, facts, official=cell.load.official),
         latency_mean_ms=figures.mean_ns / 1e6,
         latency_p50_ms=figures.ms("p50"),
         latency_min_ms=figures.min_ns / 1e6,
@@ -144,11 +108,6 @@ def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: st
     )
 
 
-def failure_document(cell: Cell, error: GputaxError) -> Failure:
-    """Return the record of a cell that failed."""
-    return Failure(cell=cell.id, kind=type(error).__name__, what=error.what, where=error.where, next=error.next_step)
-
-
 def _verdict(measured: Measured) -> LoadGenVerdict | None:
     log = measured.log
     if log is None:
@@ -160,16 +119,6 @@ def _verdict(measured: Measured) -> LoadGenVerdict | None:
         metrics=log.metrics,
         errors=log.errors,
     )
-
-
-def device_name_of(described: Described, facts: dict[str, Any]) -> str:
-    """Return the name of the device that the engine used, from what the worker told."""
-    if facts.get("device_name"):
-        return str(facts["device_name"])
-    if facts["device"] == "cuda":
-        gpus = described.gpus or [{}]
-        return str(gpus[0].get("name") or "unknown NVIDIA device")
-    return str(described.host.get("cpu_model") or "unknown CPU")
 
 
 def _gpu_info(device: str, name: str, gpu: dict[str, Any]) -> GpuInfo:

@@ -1,4 +1,4 @@
-"""Refuse a sharing document whose figures cannot be, each by the name of its field, before anything is drawn; pure."""
+"""The bounds of every figure in a sharing document: one that no measurement can have is refused by its name; pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gputax.errors import ResultsError
-from gputax.report.wording import plain
 from gputax.results.documents.sharing import NeighbourRow, SharedCell, SharedRow, SharingRecord
+from gputax.results.importers.source import printable
 
 LATENCIES = ("mean_ms", "p50_ms", "p90_ms", "p99_ms")
 # A sum of floats may miss 1 by its last digits.
@@ -46,7 +46,7 @@ def refuse_nonsense(record: SharingRecord, where: str) -> None:
         wrong = held.wrong
         if wrong:
             raise ResultsError(
-                f"{plain(held.field)} is {held.value:g}, and must be {wrong}", where=where, next_step=NEXT_STEP
+                f"{printable(held.field, 600)} is {held.value:g}, and must be {wrong}", where=where, next_step=NEXT_STEP
             )
 
 

@@ -1,0 +1,208 @@
+"""The life of an experiment: opened or resumed, kept cell by cell, interrupted without loss, left without litter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Generic, Protocol
+
+from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, UsageError
+from gputax.measure.view import RunView
+from gputax.plan.cells import Cell
+from gputax.plan.comparability import blocking_differences, conditions_of_fingerprint
+from gputax.results.documents.base import Failure
+from gputax.results.kinds import RUN, SHARING, AnyDocument, DocumentKind, Resumable
+from gputax.results.store import ResultDirectory, now_text
+
+# Enough to recognise another machine by; the rest follows from these.
+MOST_CHANGES_SHOWN = 4
+
+
+class Place(Protocol):
+    """Where the workers of an experiment run: it is put back at the end, and may have files worth keeping."""
+
+    def close(self) -> None:
+        """Remove all that was made; may be called twice."""
+        ...
+
+    def files(self) -> Mapping[str, str]:
+        """Return texts for the result directory, by their names there."""
+        ...
+
+
+@contextmanager
+def left_in_order(
+    store: ResultDirectory[AnyDocument],
+    place: Place,
+    kept: Callable[[], bool],
+    interrupted: Callable[[], Interrupted],
+) -> Iterator[None]:
+    """However the measurement inside ends: put the place back, and leave no directory without a result."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise interrupted() from error
+    finally:
+        try:
+            place.close()
+            if kept():
+                for name, text in place.files().items():
+                    store.write_text(name, text)
+        finally:
+            if not kept():
+                store.discard()
+            store.close()
+
+
+def open_new(kind: DocumentKind[AnyDocument], directory: Path) -> ResultDirectory[AnyDocument]:
+    """Open a directory for something that cannot be resumed; refuse one that holds results."""
+    store = ResultDirectory(directory, kind)
+    try:
+        _refuse_foreign(store)
+        if store.holds(kind):
+            raise UsageError(
+                f"this directory holds a {kind.experiment} already",
+                where=str(directory),
+                next_step="choose another --out",
+            )
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+class Experiment(Generic[Resumable]):
+    """One experiment in one directory, whose record grows cell by cell."""
+
+    def __init__(
+        self,
+        kind: DocumentKind[Resumable],
+        directory: Path,
+        view: RunView,
+        *,
+        diary_name: str,
+        plan_id: str,
+        begin: Callable[[str], Resumable],
+        done: Callable[[Resumable], Collection[str]],
+        overwrite: bool = False,
+    ) -> None:
+        """Open the directory; `begin` gives the empty record of this time, `done` the cells that a record has."""
+        self.view: RunView = view
+        self._diary_name: str = diary_name
+        self._done: Callable[[Resumable], Collection[str]] = done
+        self.store: ResultDirectory[Resumable] = ResultDirectory(directory, kind)
+        try:
+            _refuse_foreign(self.store)
+            existing = None if overwrite else self.store.existing()
+            if existing is not None:
+                _refuse_other_plan(self.store, existing, plan_id)
+            started_at = now_text()
+            begun: Resumable = begin(started_at) if existing is None else existing
+            record = begun.model_copy(update={"failures": (), "sessions": (*begun.sessions, started_at)})
+            self.store.write_document(record)
+        except BaseException:
+            self.store.close()
+            raise
+        self.record: Resumable = record
+
+    @property
+    def done(self) -> set[str]:
+        """The cells that need not be measured again."""
+        return set(self._done(self.record))
+
+    @contextmanager
+    def running(self, cells: Sequence[Cell], place: Place) -> Iterator[None]:
+        """Measure these cells inside; an interrupt loses none that has ended, and the same command resumes."""
+
+        def kept() -> bool:
+            return bool(self.done or self.record.failures)
+
+        with left_in_order(self.store, place, kept, lambda: self._interrupted(len(cells))):
+            self.view.run_started(str(self.store.path), tuple(cells), len(self.done))
+            self.store.append_event(f"{self._diary_name} started", cells=len(cells), resumed=len(self.done))
+            yield
+            self.store.append_event(f"{self._diary_name} ended")
+
+    @contextmanager
+    def cell(self, name: str, shown: Cell, number: int) -> Iterator[None]:
+        """Measure one cell inside; where it fails, that is kept and the next one goes on."""
+        self.view.cell_started(shown, number)
+        self.store.append_event("cell started", cell=name)
+        try:
+            yield
+        except CellError as error:
+            failure = failure_of(name, error)
+            self.update(failures=(*self.record.failures, failure))
+            self.store.append_event("cell failed", cell=name, what=error.what)
+            self.view.cell_failed(failure)
+
+    def ended(self, name: str, *, valid: bool) -> None:
+        """Note in the diary that a cell was kept."""
+        self.store.append_event("cell ended", cell=name, valid=valid)
+
+    def described(self, record: Resumable) -> None:
+        """Take the record with what a worker told; refuse a place where the earlier cells were not measured."""
+        before, now = (conditions_of_fingerprint(each.fingerprint) for each in (self.record, record))
+        changed = blocking_differences(before, now, "resume") if self.done else ()
+        if changed:
+            raise PreflightError(
+                "this machine or its software is not what the earlier cells were measured on: "
+                + "; ".join(changed[:MOST_CHANGES_SHOWN]),
+                where=str(self.store.path),
+                next_step="restore it, or measure everything again with --overwrite or another --out",
+            )
+        self.record = record
+
+    def update(self, **changes: Any) -> None:
+        """Change the record, on disk too."""
+        self.record = self.record.model_copy(update=changes)
+        self.store.write_document(self.record)
+
+    def finish(self, wanted: Collection[str]) -> None:
+        """Call it complete where all wanted cells are there, so that else the same command tries the others again."""
+        self.update(complete=set(wanted) <= self.done)
+
+    def _interrupted(self, planned: int) -> Interrupted:
+        self.store.append_event("interrupted")
+        if not self.done and not self.record.failures:
+            return Interrupted(
+                "interrupted before the first cell ended; nothing was kept", next_step="run the same command again"
+            )
+        return Interrupted(
+            f"interrupted; {len(self.done)} of {planned} cells are kept",
+            where=str(self.store.path),
+            next_step="the same command resumes",
+        )
+
+
+def failure_of(cell: str, error: GputaxError) -> Failure:
+    """Return the record of a cell that failed."""
+    return Failure(cell=cell, kind=type(error).__name__, what=error.what, where=error.where, next=error.next_step)
+
+
+def _refuse_foreign(store: ResultDirectory[Any]) -> None:
+    """Refuse the directory of another experiment, even to overwrite it: its files would stand among ours."""
+    kinds: tuple[DocumentKind[Any], ...] = (RUN, SHARING)
+    for kind in kinds:
+        if kind is not store.kind and store.holds(kind):
+            raise UsageError(
+                f"this directory holds a {kind.experiment}, not a {store.kind.experiment}",
+                where=str(store.path),
+                next_step="choose another --out",
+            )
+
+
+def _refuse_other_plan(store: ResultDirectory[Resumable], existing: Resumable, plan_id: str) -> None:
+    if existing.plan_id != plan_id:
+        raise UsageError(
+            f"this directory holds another {store.kind.experiment}",
+            where=str(store.path),
+            next_step="choose another --out, or add --overwrite",
+        )
+    if existing.complete:
+        raise UsageError(
+            f"this {store.kind.experiment} is complete already ({existing.timestamp})",
+            where=str(store.path),
+            next_step="choose another --out, or add --overwrite to measure again",
+        )
