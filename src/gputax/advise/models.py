@@ -132,7 +132,7 @@ def fit_series(series: Series, only: Sequence[int] = ()) -> Fitted | Refused:
             "the slices had different sizes, so the points are not of one partition",
             f"gputax share --tech {series.technique.name} with one --slices for all numbers of tenants",
         )
-    single = series.technique.name == "exclusive"
+    single = series.technique.single
     possible = [form for form in forms if not form.lacks(used.tenants, single=single)]
     if not possible:
         lacking = forms[0].lacks(used.tenants, single=single)
@@ -188,7 +188,7 @@ def _compared(forms: Sequence[Form], observed: Sequence[Observed]) -> dict[str, 
 def _checks(fitted: Fit, observed: Sequence[Observed], technique: Technique) -> tuple[Notice, ...]:
     found = []
     worst = max((abs(each) for each in fitted.residuals_percent), default=0.0)
-    if fitted.spare_points == 0 and technique.name != "exclusive":
+    if fitted.spare_points == 0 and not technique.single:
         text = f"{len(observed)} points for {len(fitted.theta)} parameters: nothing is left to check the form"
         found.append(Notice("form-not-checked", f"{text}; measure one more number of tenants"))
     if fitted.lack_p is not None and fitted.lack_p < LACK_RISK:

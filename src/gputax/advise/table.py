@@ -155,7 +155,7 @@ def _series(name: str, cells: Sequence[SharedCell], record: SharingRecord) -> Se
 
 def _capacity(technique: Technique, share: float | None, record: SharingRecord, measured: int) -> int | None:
     """Return how many tenants fit at the measured entitlement."""
-    if technique.name == "exclusive":
+    if technique.single:
         return 1
     if technique.bound == "none":
         return None

@@ -12,8 +12,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Write the figures as JSON.")
 def cost(out: str, as_json: bool) -> None:
     """Add up a deployment's hours, from its own events, at the prices of a dated table."""
-    from gputax.deploy.cost import METHOD, spent
-    from gputax.deploy.cost_text import cost_text, price_facts
+    from gputax.deploy.cost import METHOD, cost_text, price_facts, spent
     from gputax.deploy.providers.registry import plan_of
     from gputax.deploy.state import find_deployment, now
 

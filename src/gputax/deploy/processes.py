@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gputax.deploy.plan import Command
-from gputax.deploy.redaction import redacted
+from gputax.deploy.troubles import redacted
 from gputax.errors import PreflightError
 
 TAIL_LINES = 30

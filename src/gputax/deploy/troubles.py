@@ -1,10 +1,12 @@
-"""What gcloud, docker and their like say when they fail, and the command that helps."""
+"""What gcloud, docker and their like print: which failure it is, the command that helps, and no secrets."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
+# Google access tokens, bearer headers, JSON web tokens, passwords in arguments: what a cloud's tools could print.
+_SECRETS = re.compile(r"ya29\.[\w.-]+|(?<=Bearer )\S+|eyJ[\w-]+\.[\w-]+\.[\w-]+|(?<=password=)\S+", re.IGNORECASE)
 ABSENT = re.compile(r"not.?found|does not exist|\b404\b|no such|could not be found", re.IGNORECASE)
 
 
@@ -79,3 +81,8 @@ def last_words(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR:", "error:", "Error"))]
     return (errors or lines or ["it said nothing"])[-1][:300]
+
+
+def redacted(text: str) -> str:
+    """Return the text without anything that looks like a token."""
+    return _SECRETS.sub("(removed)", text)

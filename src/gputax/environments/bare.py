@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from gputax.environments.described import Described
 from gputax.environments.driver import driver_library, library_variables
 from gputax.environments.evidence import Evidence
-from gputax.environments.local_worker import start_local_worker
-from gputax.environments.process import ChildProcess
+from gputax.environments.process import ChildProcess, start_local_worker
 from gputax.plan.driver import DriverChoice
 
 

@@ -10,6 +10,7 @@ from gputax.environments.described import Described
 from gputax.errors import UsageError
 from gputax.kubernetes.objects import NATIVE, SOFTWARE_DIRECTORY
 from gputax.plan.driver import DriverChoice
+from gputax.worker.probes.cpu_allowance import cpu_allowance
 
 NATIVE_VARIABLES = {"GPUTAX_NATIVE": NATIVE}
 SOFTWARE_SETTINGS = "GPUTAX_SOFT_"
@@ -41,6 +42,11 @@ def software_note(driver: DriverChoice, gpus: int) -> str:
     if driver.needed and driver.device == "auto" and not gpus:
         return "no GPU was asked for (--gpus): device auto chose the software device, whose numbers are no GPU's"
     return ""
+
+
+def local_cpus() -> int:
+    """Return the CPUs of a place without `--cpus`: the threads of a bare worker here, so that both are equal."""
+    return cpu_allowance().threads
 
 
 def limit_reasons(described: Described, cpus: int) -> list[str]:

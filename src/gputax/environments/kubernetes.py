@@ -8,10 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gputax.environments.allowance import local_cpus
 from gputax.environments.described import Described
 from gputax.environments.evidence import Evidence
-from gputax.environments.image import NATIVE_VARIABLES, driver_variables, lacks_gputax, limit_reasons, software_note
+from gputax.environments.image import (
+    NATIVE_VARIABLES,
+    driver_variables,
+    lacks_gputax,
+    limit_reasons,
+    local_cpus,
+    software_note,
+)
 from gputax.environments.process import ChildProcess
 from gputax.errors import GputaxError, PreflightError, WorkerError
 from gputax.kubernetes import exec_pipe

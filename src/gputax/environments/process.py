@@ -1,4 +1,4 @@
-"""A child process that can be waited for even after an interrupt hit in the middle of waiting."""
+"""Processes of this machine: a child that can be waited for even after an interrupt, and a worker that is one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from typing import IO
 
 from gputax.environments.environment import Explain
+from gputax.environments.own_directory import own_directory
 from gputax.errors import GputaxError
+from gputax.worker.scratch import VARIABLE
 
 POLL_S = 0.01
 _PR_SET_PDEATHSIG = 1
@@ -103,3 +109,26 @@ def _started_for_good(start: Callable[[], subprocess.Popen[bytes]]) -> subproces
 def _end_with_parent() -> None:
     """Ask the kernel for SIGTERM when the coordinator dies: a worker sees its pipe close, other children do not."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def start_local_worker(surroundings: AbstractContextManager[dict[str, str]]) -> ChildProcess:
+    """Start the worker with the interpreter that runs the coordinator, under the variables of its surroundings."""
+    stack = ExitStack()
+    try:
+        variables = {**stack.enter_context(surroundings), **stack.enter_context(worker_scratch())}
+        words = [sys.executable, "-m", "gputax.worker"]
+        return ChildProcess(words, {**variables, "PYTHONUNBUFFERED": "1"}, on_end=stack.close)
+    except BaseException:
+        stack.close()
+        raise
+
+
+@contextmanager
+def worker_scratch() -> Iterator[dict[str, str]]:
+    """Give the variables that name the directory; it is removed with all that a killed worker left there."""
+    # torch keeps compiled kernels below TMPDIR: there each new worker would compile again.
+    kept = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(
+        Path(tempfile.gettempdir()) / f"torchinductor-{os.getuid()}"
+    )
+    with own_directory("worker") as directory:
+        yield {"TMPDIR": str(directory), VARIABLE: str(directory), "TORCHINDUCTOR_CACHE_DIR": kept}

@@ -11,6 +11,7 @@ from typing import Literal
 
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import Setup
+from gputax.plan.environment import BARE, K8S, EnvironmentName
 
 Bound = Literal["none", "cap", "slice"]
 DEFAULT_TENANTS = (1, 3, 5, 7)
@@ -29,30 +30,38 @@ class Technique:
     bound: Bound
     """What limits a tenant: nothing, a cap on the common device, or a slice that nobody else may use."""
     about: str
+    default: bool = False
+    """Measured where `--tech` names nothing."""
     stand_in: bool = False
     """Not a technique of GPUs: it shows the same experiment on a machine without one."""
+    single: bool = False
+    """For one tenant alone."""
 
     def environment(self, place: str) -> str:
         """Return the environment of its tenants, e.g. `k8s+mps`."""
-        return f"{place}+{self.name}"
+        return str(EnvironmentName(place, (self.name,)))
 
 
 TECHNIQUES: dict[str, Technique] = {
     technique.name: technique
     for technique in (
-        Technique("exclusive", "Exclusive", ("k8s",), "none", "one tenant owns the whole device"),
-        Technique("time-slicing", "Time-slicing", ("k8s",), "none", "the driver lets the tenants take turns"),
-        Technique("mps", "MPS", ("k8s",), "cap", "one CUDA server runs all tenants' kernels side by side"),
-        Technique("mig", "MIG", ("k8s",), "slice", "the hardware gives each tenant a partition of its own"),
-        Technique("proxy", "GPU proxy", ("bare", "k8s"), "none", "one process owns the device and serves all tenants"),
+        Technique("exclusive", "Exclusive", (K8S,), "none", "one tenant owns the whole device", single=True),
         Technique(
-            "cpu-shared", "CPU, shared", ("bare",), "none", "all tenants on all cores: a stand-in without a GPU", True
+            "time-slicing", "Time-slicing", (K8S,), "none", "the driver lets the tenants take turns", default=True
+        ),
+        Technique("mps", "MPS", (K8S,), "cap", "one CUDA server runs all tenants' kernels side by side", default=True),
+        Technique("mig", "MIG", (K8S,), "slice", "the hardware gives each tenant a partition of its own", default=True),
+        Technique("proxy", "GPU proxy", (BARE, K8S), "none", "one process owns the device and serves all tenants"),
+        Technique(
+            "cpu-shared", "CPU, shared", (BARE,), "none", "all tenants on all cores: a stand-in without a GPU",
+            default=True, stand_in=True,
         ),
         Technique(
-            "cpu-quota", "CPU, quota", ("bare",), "slice", "each tenant has its share of CPU time: a stand-in", True
+            "cpu-quota", "CPU, quota", (BARE,), "slice", "each tenant has its share of CPU time: a stand-in",
+            default=True, stand_in=True,
         ),
     )
-}
+}  # fmt: skip
 SYNONYMS = {
     "ts": "time-slicing",
     "timeslicing": "time-slicing",
@@ -63,8 +72,8 @@ SYNONYMS = {
     "quota": "cpu-quota",
 }
 DEFAULT_TECHNIQUES: dict[str, tuple[str, ...]] = {
-    "bare": ("cpu-shared", "cpu-quota"),
-    "k8s": ("time-slicing", "mps", "mig"),
+    place: tuple(each.name for each in TECHNIQUES.values() if each.default and place in each.places)
+    for place in (BARE, K8S)
 }
 
 
@@ -147,7 +156,7 @@ class SharePlan:
         for repeat in range(1, self.repeats + 1):
             for technique in order.sample(self.techniques, len(self.techniques)):
                 for count in order.sample(self.tenants, len(self.tenants)):
-                    if technique != "exclusive" or count == 1:
+                    if count == 1 or not TECHNIQUES[technique].single:
                         found.append(ShareCell(technique, count, repeat))
         return tuple(found)
 

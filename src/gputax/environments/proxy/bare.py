@@ -9,9 +9,8 @@ from contextlib import ExitStack, contextmanager
 from gputax.environments.described import Described
 from gputax.environments.driver import driver_library, library_variables
 from gputax.environments.evidence import Evidence
-from gputax.environments.local_worker import start_local_worker
 from gputax.environments.native_parts import LIBVGPU, native_part
-from gputax.environments.process import ChildProcess
+from gputax.environments.process import ChildProcess, start_local_worker
 from gputax.environments.proxy.evidence import Intended, proxy_evidence
 from gputax.environments.proxy.server import (
     SOCKET_VARIABLE,

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gputax.kubernetes.nodes import GKE_ACCELERATOR, GKE_CLIENTS, GKE_PARTITION, GKE_STRATEGY, NodeFacts
+from gputax.kubernetes.nodes import GKE_ACCELERATOR, GKE_CLIENTS, GKE_NO_PLUGIN, GKE_PARTITION, GKE_STRATEGY, NodeFacts
 from gputax.kubernetes.objects import GPU_RESOURCE
 from gputax.plan.techniques import Entitlement
-from gputax.sharing.flavours.entitlements import IN_TURNS, WHOLE, mig_share, mps_share
 from gputax.sharing.flavours.mig_profiles import chosen_profile, memory_of_mb
-from gputax.sharing.flavours.offer import Offer
+from gputax.sharing.flavours.offer import IN_TURNS, WHOLE, Offer, Wish, mig_share, mps_share
 
 # GKE's own words for the techniques.
 STRATEGIES: Mapping[str, str] = {"time-slicing": "time-sharing", "mps": "mps"}
 
 
-def gke_offer(node: NodeFacts, technique: str, parts: int, mig_profile: str, context: str) -> Offer:
+def divides(node: NodeFacts) -> bool:
+    """Whether the node is GKE's, with GKE's own device plugin."""
+    return GKE_ACCELERATOR in node.labels and node.label(GKE_NO_PLUGIN) != "true"
+
+
+def gke_offer(node: NodeFacts, wish: Wish) -> Offer:
     """Return the technique on a node of GKE; refused where the node's pool was made for another."""
+    technique, parts = wish.technique, wish.parts
     clients = node.label(GKE_CLIENTS)
     replicas = int(clients) if clients.isdigit() else 1
     profile = ""
     if technique == "mig":
-        profile = mig_profile or node.label(GKE_PARTITION) or chosen_profile(node, parts)
+        profile = wish.mig_profile or node.label(GKE_PARTITION) or chosen_profile(node, parts)
     reasons = _against(node, technique, parts, profile)
     memory_mb = memory_of_mb(profile) if profile else None
     if technique == "mps" and node.memory_mb:
@@ -39,7 +44,7 @@ def gke_offer(node: NodeFacts, technique: str, parts: int, mig_profile: str, con
         caps_memory=technique == "mps",
         profile=profile,
         refusal="; ".join(reasons),
-        refusal_step=pool_command(node, technique, parts, profile, context) if reasons else "",
+        refusal_step=pool_command(node, technique, parts, profile, wish.context) if reasons else "",
     )
 
 

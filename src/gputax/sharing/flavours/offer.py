@@ -1,4 +1,4 @@
-"""What a node must show before a technique counts as on, and how it is asked for; pure."""
+"""What is asked of a node, what it must show before a technique counts as on, and what that leaves a tenant; pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,24 @@ from dataclasses import dataclass, field
 
 from gputax.kubernetes.nodes import MIG_STATE_LABEL, NodeFacts
 from gputax.plan.techniques import Entitlement
+from gputax.sharing.flavours.mig_profiles import share_of
 
 # GPU operator: `pending`, perhaps `rebooting`, then one of `success` and `failed`.
 MIG_DONE, MIG_FAILED = "success", "failed"
+WHOLE = Entitlement("the whole device", 1.0)
+IN_TURNS = Entitlement("up to all of it, in turns; no cap on memory", 1.0)
+BEHIND_THE_PROXY = Entitlement("up to all of it, through the proxy", 1.0)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked of a node."""
+
+    technique: str
+    parts: int
+    mig_profile: str = ""
+    context: str = ""
+    """The kubeconfig's context, which on GKE names the cluster."""
 
 
 @dataclass(frozen=True)
@@ -78,3 +93,15 @@ def failure(node: NodeFacts, offer: Offer) -> str:
     if MIG_DONE in offer.shows.get(MIG_STATE_LABEL, ()) and node.label(MIG_STATE_LABEL) == MIG_FAILED:
         return f"{MIG_STATE_LABEL} is {MIG_FAILED}: the MIG manager could not apply the configuration"
     return ""
+
+
+def mps_share(replicas: int, memory_mb: float | None) -> Entitlement:
+    """Return what MPS with NVIDIA's caps leaves a tenant: also when it is alone."""
+    percent = 100 // replicas
+    memory = f"{memory_mb / 1024:.1f} GB" if memory_mb else f"1/{replicas} of the memory"
+    return Entitlement(f"{percent} % of the SMs, {memory}", percent / 100)
+
+
+def mig_share(profile: str, node: NodeFacts) -> Entitlement:
+    """Return what a MIG slice is."""
+    return Entitlement(profile, share_of(profile, node))

@@ -13,8 +13,8 @@ from gputax.kubernetes.proxy_objects import PROXY_SIZE
 from gputax.kubernetes.quantity import quantity
 from gputax.kubernetes.watch import Say, state_of
 from gputax.plan.options import EnvironmentOptions
-from gputax.sharing.flavours.flavour import Wish, flavour_of, offer_for
-from gputax.sharing.flavours.offer import MIG_FAILED, Offer, failure, unmet
+from gputax.sharing.flavours.flavour import flavour_of, offer_for
+from gputax.sharing.flavours.offer import MIG_FAILED, Offer, Wish, failure, unmet
 from gputax.sharing.kubernetes.claim import BEFORE, NodeClaim
 from gputax.sharing.kubernetes.node_watch import NodeWatch
 from gputax.sharing.kubernetes.nodes import gpu_nodes, listed_nodes, others_of_run

@@ -22,8 +22,7 @@ from gputax.plan.engines import waiting_passively
 from gputax.plan.options import EnvironmentOptions
 from gputax.plan.techniques import Entitlement, Technique
 from gputax.sharing.evidence import proxy_group_evidence, technique_evidence
-from gputax.sharing.flavours.entitlements import BEHIND_THE_PROXY
-from gputax.sharing.flavours.offer import Offer
+from gputax.sharing.flavours.offer import BEHIND_THE_PROXY, Offer
 from gputax.sharing.kubernetes.node import SharingNode
 from gputax.sharing.kubernetes.tenant_pods import TenantPods
 from gputax.sharing.kubernetes.tenant_shape import TenantShape

@@ -11,8 +11,8 @@ from gputax.kubernetes.client import Cluster
 from gputax.kubernetes.nodes import SHARED_RESOURCE, NodeFacts
 from gputax.kubernetes.objects import GPU_RESOURCE
 from gputax.plan.options import EnvironmentOptions
-from gputax.sharing.flavours.flavour import Wish, offer_for
-from gputax.sharing.flavours.offer import Offer, unmet
+from gputax.sharing.flavours.flavour import offer_for
+from gputax.sharing.flavours.offer import Offer, Wish, unmet
 from gputax.sharing.kubernetes.nodes import gpu_nodes
 
 # With MIG's strategy `single` a slice is called a GPU, and feature discovery puts its profile behind the product.

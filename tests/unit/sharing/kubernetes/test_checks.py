@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gputax.doctor.cluster_findings import Wanted, check_sharing
+from gputax.doctor.cluster import Wanted, check_sharing
 
 
 def node(name: str, **labels: str) -> dict[str, Any]:

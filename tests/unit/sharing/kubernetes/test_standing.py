@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gputax.kubernetes.nodes import NodeFacts
-from gputax.sharing.flavours.flavour import Wish
-from gputax.sharing.flavours.offer import unmet
+from gputax.sharing.flavours.offer import Wish, unmet
 from gputax.sharing.kubernetes.standing import standing_offer
 
 A100 = {"nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}

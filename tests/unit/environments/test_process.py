@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputax.environments.scratch import worker_scratch
+from gputax.environments.process import worker_scratch
 from gputax.errors import PreflightError
 from gputax.worker.scratch import VARIABLE, remove_scratch
 

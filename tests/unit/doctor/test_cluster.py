@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gputax.doctor.cluster_findings import Wanted, diagnose_cluster
+from gputax.doctor.cluster import Wanted, diagnose_cluster
 from gputax.doctor.finding import Finding
 from gputax.kubernetes.inspection import quota_facts
 
