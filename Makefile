@@ -7,7 +7,7 @@ SLOW := $(addprefix tests/,process docs native browser)
 TOUR := micro:operation,micro:launch,micro:allocate,micro:copy-in-100MB,micro:copy-out-100MB
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help run test test-all fuzz lint e2e bench native test-torch pins generated manifests clean
+.PHONY: help run test test-all fuzz lint format-c e2e bench native test-torch pins generated manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
@@ -46,11 +46,15 @@ fuzz:  ## the long fuzz run of ring, socket and calls: ten minutes each, with th
 	for target in ring socket calls; do \
 	  native/build/fuzz/$$target --executions 100000000 --seconds 600 --corpus native/fuzz/corpus/$$target || exit 1; done
 
-lint: $(VENV)/.installed-dev  ## ruff, mypy (strict), import-linter
+lint: $(VENV)/.installed-dev  ## ruff, mypy (strict), import-linter; clang-format, cppcheck and shellcheck (installed with apt as root)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	.ci/lint-native
+
+format-c:  ## format the C with clang-format
+	.ci/lint-native --format
 
 e2e: $(VENV)/.installed-e2e native  ## the product on a real Kubernetes started here (root), or on KUBECONFIG's; builds Kubernetes once
 	$(BIN)/python -m e2e prepare

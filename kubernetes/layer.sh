@@ -6,6 +6,7 @@ source=$1 namespace=$2 image=${3:-}
 target=build/$source
 mkdir -p "$target"
 exec >"$target/kustomization.yaml"
+# shellcheck disable=SC2001 # one ".." for each part of the path: not a pattern that bash replaces
 cat <<END
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization

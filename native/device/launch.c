@@ -165,24 +165,24 @@ static uint64_t timeout_ns(void)
     return known;
 }
 
-static CUresult launch_in(struct CUctx_st *context, struct CUfunc_st *function, struct ptx_launch *launch,
+static CUresult launch_in(struct CUctx_st *context, struct CUfunc_st *function, struct ptx_launch launch,
                           CUstream handle, void **pointers, void **extra)
 {
     _Alignas(16) unsigned char parameters[DEVICE_PARAMETER_BYTES];
     struct CUstream_st *stream;
     CUresult result = stream_find(context, handle, &stream);
     if (result == CUDA_SUCCESS)
-        result = check_shape(function, launch);
+        result = check_shape(function, &launch);
     if (result == CUDA_SUCCESS)
         result = gather(function->kernel, pointers, extra, parameters);
     if (result != CUDA_SUCCESS)
         return result;
     struct ptx_memory memory = memory_of(context);
-    launch->parameters = parameters;
-    launch->memory = &memory;
-    launch->timeout_ns = timeout_ns();
+    launch.parameters = parameters;
+    launch.memory = &memory;
+    launch.timeout_ns = timeout_ns();
     struct timeline_work work = timeline_begin_kernel();
-    result = ptx_run(function->kernel, launch, context->scratch);
+    result = ptx_run(function->kernel, &launch, context->scratch);
     stream_finish(stream, timeline_end(work));
     if (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == CUDA_ERROR_NOT_SUPPORTED)
         return result;         /* nothing has run */
@@ -203,7 +203,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
         .block = {block_x, block_y, block_z},
         .dynamic_shared_bytes = shared_bytes,
     };
-    result = launch_in(context, function, &launch, stream, parameters, extra);
+    result = launch_in(context, function, launch, stream, parameters, extra);
     context_leave(context);
     return result;
 }
