@@ -46,7 +46,7 @@ fuzz:  ## the long fuzz run of ring, socket and calls: ten minutes each, with th
 	for target in ring socket calls; do \
 	  native/build/fuzz/$$target --executions 100000000 --seconds 600 --corpus native/fuzz/corpus/$$target || exit 1; done
 
-lint: $(VENV)/.installed-dev  ## ruff, mypy (strict), import-linter; clang-format, cppcheck and shellcheck (installed with apt as root)
+lint: $(VENV)/.installed-dev  ## ruff, mypy (strict; src, bench, e2e, native), import-linter; clang-format, cppcheck and shellcheck (installed with apt as root)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]
+import grpc
 
 from e2e.api import Api
 from e2e.device_offer import Device, Mode, PipeDirectories, Switches, grant, offer, preferred, switches
