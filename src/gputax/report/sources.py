@@ -19,7 +19,7 @@ from gputax.results.documents.run import RECORD_NAME, Benchmark, RunRecord
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
 from gputax.results.kinds import COMPARISON, RUN, SHARING
 from gputax.results.reading import checked, read_json
-from gputax.results.store import read_document, read_samples
+from gputax.results.store import file_inside, read_document, read_samples
 
 # What a duet leaves beside its document: every latency of its first and of its second side.
 DUET_SAMPLES = ("samples-a.parquet", "samples-b.parquet")
@@ -103,12 +103,12 @@ def read_run(directory: Path) -> RunSource:
     record = read_document(RUN, directory)
     shapes, telemetry, missing = {}, {}, []
     for benchmark in record.benchmarks:
-        samples = _inside(directory, benchmark.samples_file)
+        samples = file_inside(directory, benchmark.samples_file)
         if samples.is_file():
             shapes[benchmark.cell] = _read_shape(samples, benchmark)
         else:
             missing.append(benchmark.samples_file)
-        series = _inside(directory, benchmark.telemetry_file)
+        series = file_inside(directory, benchmark.telemetry_file)
         if series.is_file():
             telemetry[benchmark.cell] = _read_telemetry(series)
         else:
@@ -142,7 +142,7 @@ def read_sharing(path: Path) -> SharingSource:
     record = read_document(SHARING, path)
     named = [tenant.samples_file for cell in record.cells for tenant in cell.results]
     for name in named:
-        _inside(path.parent, name)
+        file_inside(path.parent, name)
     # Pairs with neighbours are named nowhere.
     beside = [str(file.relative_to(path.parent)) for file in sorted(path.parent.glob("samples/*.parquet"))]
     return SharingSource(str(path), record, unreadable(path.parent, [*named, *beside]))
@@ -212,14 +212,6 @@ def _refuse_other_files(path: Path) -> None:
             next_step=f"name a directory that holds {' or '.join(DOCUMENTS)}; `gputax compare` reads texts "
             "and logs, and with --out DIR writes what a report is made of",
         )
-
-
-def _inside(directory: Path, name: str) -> Path:
-    """Return the file's path; a record may name files of its own directory only."""
-    path = directory / name
-    if "\0" in name or not path.resolve().is_relative_to(directory.resolve()):
-        raise ResultsError(f"the record names a file outside its directory: {plain(name)}", where=str(directory))
-    return path
 
 
 def _read_shape(path: Path, benchmark: Benchmark) -> CellShape:

@@ -35,6 +35,16 @@ def read_document(kind: DocumentKind[AnyDocument], place: Path) -> AnyDocument:
     return checked(kind, read_json(path), where)
 
 
+def file_inside(directory: Path, name: str) -> Path:
+    """Return the path of a file that a document names; it may name files of its own directory only."""
+    path = directory / name
+    if "\0" in name or not path.resolve().is_relative_to(directory.resolve()):
+        raise ResultsError(
+            f"the record names a file outside its directory: {printable(name)}", where=printable(str(directory), 4096)
+        )
+    return path
+
+
 class ResultDirectory(Generic[AnyDocument]):
     """One directory that one experiment may write to: its document, and the files beside it."""
 

@@ -18,7 +18,7 @@ from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.run import Benchmark, RunRecord
 from gputax.results.importers.conditions import record_conditions
 from gputax.results.importers.source import CellSamples, Format, Source, SourceCell, printable, scenario_named, writable
-from gputax.results.store import read_samples
+from gputax.results.store import file_inside, read_samples
 
 
 def source_of_record(record: RunRecord, path: str, kind: Format, directory: Path | None) -> Source:
@@ -93,10 +93,8 @@ def _metrics(benchmark: Benchmark) -> tuple[dict[str, float], list[Notice]]:
 
 
 def _load_samples(directory: Path, name: str, scenario: str) -> CellSamples:
-    """Read one cell's samples; a record may name no file outside of its own directory."""
-    path = (directory / name).resolve()
-    if not path.is_relative_to(directory.resolve()):
-        raise ResultsError(f"the record names a samples file outside of its directory: {printable(name)}")
+    """Read one cell's samples."""
+    path = file_inside(directory, name).resolve()
     if not path.is_file():
         raise ResultsError("the samples file is missing", where=printable(str(path)))
     columns = read_samples(path)
