@@ -1,4 +1,8 @@
-"""Shared parts of the native tests: builds that are kept, and Python programs that run on a libcuda of ours."""
+"""Shared parts of the native tests: builds that are kept, and Python programs that run on a libcuda of ours.
+
+GPUTAX_NATIVE_BUILD=FOLDER runs the proxy's tests on another build. If that one has sanitizers, Python needs
+LD_PRELOAD="$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.native.proxies import Nursery
 
 NATIVE = Path(__file__).parents[2] / "native"
 PROGRAMS = Path(__file__).parent / "programs"
@@ -69,3 +75,22 @@ def on_software(native_build: Path) -> Program:
         return done
 
     return run
+
+
+@pytest.fixture
+def nursery(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Nursery]:
+    given = os.environ.get("GPUTAX_NATIVE_BUILD")
+    made = Nursery(tmp_path, Path(given) if given else request.getfixturevalue("native_build"))
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def sanitized(tmp_path: Path, sanitized_build: Path) -> Iterator[Nursery]:
+    """Everything with AddressSanitizer and UndefinedBehaviorSanitizer: proxy, backend, and libvgpu inside of Python."""
+    found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    # Python itself leaks on purpose; the proxy's leaks are looked for, at its end.
+    programs = {"LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
+    made = Nursery(tmp_path, sanitized_build, programs)
+    yield made
+    made.end()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver
 
-KERNELS = Path(__file__).parents[4] / "native" / "kernels"
+KERNELS = Path(__file__).parents[3] / "native" / "kernels"
 
 
 class CudaError(Exception):

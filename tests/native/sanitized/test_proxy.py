@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-SUITE = Path(__file__).parent / "programs" / "suite.py"
+SUITE = Path(__file__).parents[1] / "programs" / "suite.py"
 ENDLESS = """
 import gpu
 from gpu import *

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-KERNELS = Path(__file__).parents[3] / "native" / "kernels"
+KERNELS = Path(__file__).parents[4] / "native" / "kernels"
 # fmt: off
 NAMES = [
     "touch", "vector_add", "vector_add4", "saxpy", "matmul", "matmul_dynamic", "block_sum", "shuffle_sum",

@@ -1,4 +1,4 @@
-"""The transports: one conformance suite for each, plain and with sanitizers; waiting; a short fuzz of all they read."""
+"""The transports: one conformance suite for each, and waiting; sanitized/test_wire.py runs it with sanitizers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-NATIVE = Path(__file__).parents[3] / "native"
 Make = Callable[..., Path]
-SANITIZERS = ("", "address,undefined", "thread")
 TRANSPORTS = ("shm", "unix-socket")
-FUZZED = ("ring", "socket")
 
 
 def run(program: Path, *arguments: str, timeout: float = 300) -> str:
@@ -22,10 +19,10 @@ def run(program: Path, *arguments: str, timeout: float = 300) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="session", params=SANITIZERS, ids=lambda name: name or "plain")
-def wire_programs(request: pytest.FixtureRequest, native_make: Make) -> Path:
-    """The transports' test programs, built with one set of sanitizers."""
-    return native_make("wire-tests", sanitize=request.param) / "tests"
+@pytest.fixture(scope="session")
+def wire_programs(native_make: Make) -> Path:
+    """The transports' test programs."""
+    return native_make("wire-tests") / "tests"
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -53,19 +50,3 @@ def test_latency_is_printed_for_every_transport(native_build: Path) -> None:
         assert seen[transport]["round_trip_p50_us"] > 0
         assert seen[transport]["to_server_gb_per_s"] > 0
         assert seen[transport]["to_client_gb_per_s"] > 0
-
-
-@pytest.fixture(scope="session")
-def fuzzers(native_make: Make) -> Path:
-    return native_make(*(f"build/fuzz/{target}" for target in FUZZED)) / "fuzz"
-
-
-@pytest.mark.parametrize("target", FUZZED)
-def test_a_short_fuzz_finds_nothing(fuzzers: Path, tmp_path: Path, target: str) -> None:
-    corpus = NATIVE / "fuzz" / "corpus" / target
-    words = ("--executions", "50000", "--corpus", str(corpus), "--crashes", str(tmp_path))
-    seen = json.loads(run(fuzzers / target, *words))
-    assert seen["target"] == target
-    assert seen["crashes"] == 0
-    assert seen["executions"] >= 50000
-    assert seen["edges"] > 150, "the corpus no longer reaches the code"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-SUITE = Path(__file__).parent / "programs" / "suite.py"
+SUITE = Path(__file__).parents[2] / "programs" / "suite.py"
 
 
 @pytest.mark.parametrize("transport", ["shm", "unix-socket"])

@@ -1,8 +1,4 @@
-"""Starts GPU proxies on the software device and programs behind them, each test in a folder of its own.
-
-GPUTAX_NATIVE_BUILD=FOLDER runs the tests on another build. If that one has sanitizers, Python needs
-LD_PRELOAD="$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0.
-"""
+"""GPU proxies on the software device, and programs behind them."""
 
 from __future__ import annotations
 
@@ -13,12 +9,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE_S = 60
@@ -126,22 +120,3 @@ class Nursery:
         )
         self.processes.append(process)
         return process
-
-
-@pytest.fixture
-def nursery(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Nursery]:
-    given = os.environ.get("GPUTAX_NATIVE_BUILD")
-    made = Nursery(tmp_path, Path(given) if given else request.getfixturevalue("native_build"))
-    yield made
-    made.end()
-
-
-@pytest.fixture
-def sanitized(tmp_path: Path, sanitized_build: Path) -> Iterator[Nursery]:
-    """Everything with AddressSanitizer and UndefinedBehaviorSanitizer: proxy, backend, and libvgpu inside of Python."""
-    found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    # Python itself leaks on purpose; the proxy's leaks are looked for, at its end.
-    programs = {"LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
-    made = Nursery(tmp_path, sanitized_build, programs)
-    yield made
-    made.end()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-NATIVE = Path(__file__).parents[3] / "native"
+NATIVE = Path(__file__).parents[4] / "native"
 CALLS = NATIVE / "calls"
 
 

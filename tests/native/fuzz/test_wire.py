@@ -1,0 +1,31 @@
+"""A short fuzz of all that the transports read; `make fuzz` is the long one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.native.plain.wire.test_wire import run
+
+NATIVE = Path(__file__).parents[3] / "native"
+FUZZED = ("ring", "socket")
+Make = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def fuzzers(native_make: Make) -> Path:
+    return native_make(*(f"build/fuzz/{target}" for target in FUZZED)) / "fuzz"
+
+
+@pytest.mark.parametrize("target", FUZZED)
+def test_a_short_fuzz_finds_nothing(fuzzers: Path, tmp_path: Path, target: str) -> None:
+    corpus = NATIVE / "fuzz" / "corpus" / target
+    words = ("--executions", "50000", "--corpus", str(corpus), "--crashes", str(tmp_path))
+    seen = json.loads(run(fuzzers / target, *words))
+    assert seen["target"] == target
+    assert seen["crashes"] == 0
+    assert seen["executions"] >= 50000
+    assert seen["edges"] > 150, "the corpus no longer reaches the code"
