@@ -60,9 +60,9 @@ def advise(
 
         click.echo(json.dumps(advice_data(advice), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        from gputax.cli.advise_table import advise_table
+        from gputax.report.advice_tables import write_advice
 
-        advise_table(advice, sys.stdout)
+        write_advice(advice, sys.stdout)
     return EXIT_CODES[advice.meets]
 
 
