@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 import os
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from gputax.deploy.providers.current import CurrentChoices, current_plan
 from gputax.deploy.providers.gke import GkeChoices, default_image, gke_plan
 from gputax.deploy.state import State, StepRecord
 from gputax.deploy.status import PodLine, Standing, checklist_text
-from gputax.deploy.text import plan_text, script_text
+from gputax.deploy.text import script_text
+from gputax.report.deployments import write_cost, write_deployment_plan
 
 FOLDER = Path("results/baseline/deployment")
 HERE = Path(__file__).parent
@@ -37,12 +39,18 @@ def agree(name: str, text: str) -> None:
     assert text == path.read_text()
 
 
+def plan_text(plan: Plan) -> str:
+    stream = io.StringIO()
+    write_deployment_plan(plan, FOLDER, stream, width=80)
+    return stream.getvalue()
+
+
 def test_plan_of_gke() -> None:
-    agree("deploy_plan_gke.txt", plan_text(gke(), FOLDER))
+    agree("deploy_plan_gke.txt", plan_text(gke()))
 
 
 def test_plan_of_current() -> None:
-    agree("deploy_plan_current.txt", plan_text(current(), FOLDER))
+    agree("deploy_plan_current.txt", plan_text(current()))
 
 
 def test_script_of_gke() -> None:
@@ -85,3 +93,9 @@ def test_check_list() -> None:
         last_event_at=time(14.2),
     )
     agree("deploy_status.txt", checklist_text(standing))
+    for width in (40, 80, 140):
+        stream = io.StringIO()
+        write_cost(plan, standing.cost, {}, stream, width)
+        assert "so far" in stream.getvalue()
+        assert "0.7276" in stream.getvalue()
+        assert max(map(len, stream.getvalue().splitlines())) <= width

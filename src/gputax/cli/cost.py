@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import click
 
@@ -12,7 +13,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Write the figures as JSON.")
 def cost(out: str, as_json: bool) -> None:
     """Add up a deployment's hours, from its own events, at the prices of a dated table."""
-    from gputax.deploy.cost import METHOD, cost_text, price_facts, spent
+    from gputax.deploy.cost import METHOD, price_facts, spent
     from gputax.deploy.providers.registry import plan_of
     from gputax.deploy.state import find_deployment, now
 
@@ -24,4 +25,6 @@ def cost(out: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({**found.to_dict(), "method": METHOD, **facts}, indent=2))
     else:
-        click.echo(cost_text(plan, found, facts), nl=False)
+        from gputax.report.deployments import write_cost
+
+        write_cost(plan, found, facts, sys.stdout)

@@ -176,11 +176,12 @@ def _gke_choices(chosen: dict[str, Any], common: dict[str, Any], dry_run: bool) 
 
 def _show_dry_run(provider: str, choices: dict[str, Any], deployment: Deployment) -> None:
     from gputax.deploy.providers.registry import plan_of
-    from gputax.deploy.text import plan_text, write_plan
+    from gputax.deploy.text import write_plan
+    from gputax.report.deployments import write_deployment_plan
 
     run_id = deployment.state.run_id if deployment.exists() else "dry-run"
     plan = plan_of(provider, choices, run_id, deployment.results)
-    click.echo(plan_text(plan, deployment.path), nl=False)
+    write_deployment_plan(plan, deployment.path, sys.stdout)
     for path in write_plan(plan, deployment.path):
         click.echo(f"wrote {path}", err=True)
     if "PROJECT_ID" in plan.title:
@@ -220,9 +221,10 @@ def _check_gke(choices: dict[str, Any], fresh: bool) -> None:
 def _carry_out(plan: Plan, deployment: Deployment, yes: bool) -> None:
     from gputax.deploy.providers.registry import tools_for
     from gputax.deploy.runner import Runner
-    from gputax.deploy.text import plan_text, write_plan
+    from gputax.deploy.text import write_plan
+    from gputax.report.deployments import write_deployment_plan
 
-    click.echo(plan_text(plan, deployment.path), nl=False, err=True)
+    write_deployment_plan(plan, deployment.path, sys.stderr)
     if not yes:
         ask_consent("Carry out this plan?", "gputax deploy … --yes")
     write_plan(plan, deployment.path)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,12 +18,12 @@ from gputax.places import ENVIRONMENTS, Places, environment_named, refuse_unknow
 from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import K8S, EnvironmentName
 from gputax.plan.options import EnvironmentOptions, declared
+from gputax.text import counted
 from gputax.worker.workloads.model_folder import models_folder
 
 LISTEN_S = 1.0
 MARKS: dict[Status, str] = {"ok": "✓", "warn": "!", "fail": "✗"}
-PLAIN_MARKS: dict[Status, str] = {"ok": "ok", "warn": "!", "fail": "x"}
-COLOURS: dict[Status, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
+COLOURS: dict[Status, str] = {"ok": "", "warn": "yellow", "fail": "red"}
 
 
 @click.command(cls=Verb)
@@ -68,8 +67,7 @@ def doctor(
         document = {"environment": environment, "findings": [f.to_dict() for f in findings], "facts": facts}
         click.echo(json.dumps(document, indent=2))
     else:
-        colour = wants_colour(sys.stdout, os.environ)
-        click.echo(render(findings, environment, marks_for(sys.stdout), colour), color=colour)
+        write_findings(findings, environment, sys.stdout)
     if any(finding.status == "fail" for finding in findings):
         context.exit(PreflightError.exit_code)
 
@@ -109,34 +107,21 @@ def gather_facts(environment: str, options: EnvironmentOptions | None = None, de
     return {**described.to_dict(), "native": native_facts()}
 
 
-def render(
-    findings: Iterable[Finding], environment: str, marks: Mapping[Status, str] = MARKS, colour: bool = False
-) -> str:
-    """Return the findings for people: one line each, and below it why it matters and what mends it."""
-    lines = [f"gputax doctor: {environment}"]
+def write_findings(findings: Iterable[Finding], environment: str, stream: TextIO, width: int | None = None) -> None:
+    """Write the findings for people: one line each, and below it why it matters and what fixes it."""
+    from gputax.report.exporters.console_text import Screen
+
+    screen = Screen(stream, width)
+    screen.say(f"gputax doctor: {environment}")
     counts: dict[Status, int] = {"ok": 0, "warn": 0, "fail": 0}
     for finding in findings:
         counts[finding.status] += 1
-        mark = marks[finding.status]
-        shown = click.style(mark, fg=COLOURS[finding.status], bold=True) if colour else mark
-        lines.append(f"{shown} {finding.title}" + (f" ({finding.detail})" if finding.detail else ""))
+        detail = f" ({finding.detail})" if finding.detail else ""
+        screen.say(f"{MARKS[finding.status]} {finding.title}{detail}", COLOURS[finding.status])
         if finding.why:
-            lines.append(f"    why  {finding.why}")
+            screen.say(f"    why: {finding.why}")
         if finding.fix_command:
-            lines.append(f"    fix  {finding.fix_command}")
-    lines.append(f"{counts['ok']} well, {counts['warn']} to know, {counts['fail']} to mend")
-    return "\n".join(lines)
-
-
-def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether the stream is a terminal whose user did not say no."""
-    return stream.isatty() and not environ.get("NO_COLOR")
-
-
-def marks_for(stream: TextIO) -> dict[Status, str]:
-    """Return marks that the stream's encoding can show."""
-    try:
-        "".join(MARKS.values()).encode(stream.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return PLAIN_MARKS
-    return MARKS
+            # A command is copied: it stays on one line.
+            screen.line(f"    fix: {finding.fix_command}")
+    told = (f"{counts['ok']} ok", counted(counts["warn"], "warning"), counted(counts["fail"], "failure"))
+    screen.say(", ".join(told))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputax.text import byte_size
+
 if TYPE_CHECKING:
     from gputax.worker.workloads.manifest import ModelFile
 
@@ -31,13 +33,10 @@ def list_command(verify: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([model.to_dict() for model in listed], indent=2))
         return
-    row = "{:12} {:9} {:9} {:9} {:>9}  {:12}  {}"
-    click.echo(row.format("workload", "precision", "source", "state", "size", "sha256", "path"))
-    for model in listed:
-        size = _size(model.bytes) if model.bytes else "-"
-        sha256 = model.sha256[:12] or "-"
-        line = row.format(model.name, model.precision, model.source, model.state, size, sha256, model.path)
-        click.echo(line + (f"  ({model.problem})" if model.problem else ""))
+    from gputax.report.exporters.console_text import write_table
+    from gputax.report.machine_tables import models_table
+
+    write_table(models_table(listed), sys.stdout)
 
 
 @models.command()
@@ -77,11 +76,7 @@ def _show(files: list[ModelFile], as_json: bool) -> None:
         click.echo(json.dumps([file.to_dict() for file in files], indent=2))
         return
     for file in files:
-        click.echo(f"{file.path}  {_size(file.bytes)}  {file.source}  sha256 {file.sha256}")
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+        click.echo(f"{file.path}  {byte_size(file.bytes)}  {file.source}  sha256 {file.sha256}")
 
 
 class _Progress:
@@ -98,6 +93,6 @@ class _Progress:
         if step == self._shown:
             return
         self._shown = step
-        of_total = f" of {_size(total)} ({done * 100 // total} %)" if total else ""
-        line = f"{self._label}: {_size(done)}{of_total}"
+        of_total = f" of {byte_size(total)} ({done * 100 // total} %)" if total else ""
+        line = f"{self._label}: {byte_size(done)}{of_total}"
         click.echo(f"\r{line}" if self._live else line, nl=not self._live or done == total, err=True)

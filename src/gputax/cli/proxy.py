@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +97,23 @@ def status(path: str, as_json: bool, prometheus: bool) -> int:
     elif as_json:
         click.echo(json.dumps(address.status(), indent=2))
     else:
-        from gputax.cli.proxy_table import status_table
+        from gputax.report.exporters.console_text import Screen
+        from gputax.report.machine_tables import tenants_table
 
-        status_table(address.status(), sys.stdout)
+        found, screen = address.status(), Screen(sys.stdout)
+        for line in served(found):
+            screen.say(line)
+        screen.table(tenants_table(found))
     return 0
+
+
+def served(status: Mapping[str, Any]) -> list[str]:
+    """Return what a proxy serves, and how it waits."""
+    transports = ", ".join(map(str, status.get("transports") or ()))
+    return [
+        f"GPU proxy {status.get('pid')}: {status.get('device')}, through {status.get('backend')}",
+        f"waiting: {status.get('wait_policy')}; free cores: {status.get('cores_free')}; transports: {transports}",
+    ]
 
 
 def default_socket() -> Path:

@@ -14,6 +14,7 @@ from gputax.plan.engines import waiting_passively
 from gputax.plan.micro import engine_for
 from gputax.plan.workloads import workload_facts
 from gputax.results.documents.comparison import Resolution
+from gputax.text import duration, percent
 
 # Half-widths that decide the budgets: a quarter of 10 %, 5 % and 1 %.
 TARGETS_PERCENT = (2.5, 1.25, 0.25)
@@ -34,18 +35,22 @@ def show_resolution(environment: str, workload: str, engine: str, max_time: floa
     if as_json:
         click.echo(found.model_dump_json(indent=2))
         return
-    click.echo("\n".join(sentences(found, environment, workload, engine)))
+    from gputax.report.exporters.console_text import Screen
+
+    screen = Screen(sys.stdout)
+    for line in sentences(found, environment, workload, engine):
+        screen.say(line)
 
 
 def sentences(found: Resolution, environment: str, workload: str, engine: str) -> list[str]:
     """Return the finding for people."""
     lines = [
-        f"A/A of {workload} ({engine}) in {environment}: ±{found.half_width_percent:.2f} % "
-        f"from {found.pairs} pairs in {found.seconds:.0f} s"
+        f"A/A of {workload} ({engine}) in {environment}: ±{percent(found.half_width_percent)} "
+        f"from {found.pairs:,} pairs in {duration(found.seconds)}"
     ]
     for target in TARGETS_PERCENT:
         minutes = minutes_for(found, target)
-        lines.append(f"  ±{target:g} % (decides a budget of {4 * target:g} %) takes about {minutes:.1f} min")
+        lines.append(f"  ±{target:g} % (decides a budget of {4 * target:g} %) takes about {duration(60.0 * minutes)}")
     if not found.contains_zero:
         lines.append("  The interval leaves out zero although both sides are equal: something disturbs this machine.")
     return lines

@@ -15,6 +15,7 @@ from gputax.plan.micro import MICRO, known_names
 from gputax.plan.options import OUTPUT, SERVER, SETUP, EnvironmentOptions, declared
 from gputax.plan.suites import load_plan
 from gputax.plan.workloads import SYNONYMS, WORKLOADS
+from gputax.text import counted, duration
 
 if TYPE_CHECKING:
     from gputax.results.documents.run import RunRecord
@@ -109,11 +110,16 @@ def _show_plan(cells: tuple[Cell, ...], as_json: bool) -> int:
 
         click.echo(json.dumps([cell.to_dict() for cell in cells], indent=2))
         return 0
-    for cell in cells:
-        click.echo(f"{cell_title(cell):<60} at least {expected_s(cell):5.0f} s")
+    from gputax.report.exporters.console_text import Screen
+    from gputax.report.machine_tables import planned_table
+
+    screen = Screen(sys.stdout)
+    screen.table(planned_table([("", cell_title(cell), expected_s(cell)) for cell in cells]))
     total_s = sum(expected_s(cell) for cell in cells)
-    click.echo(f"{len(cells)} cells, at least {total_s:.0f} s; a slow device takes longer, because a stream or server")
-    click.echo("needs 64 queries and offline 5 batches. Nothing was measured.")
+    screen.say(
+        f"{counted(len(cells), 'cell')}, at least {duration(total_s)}; a slow device takes longer, because a stream or "
+        "server needs 64 queries and offline 5 batches. Nothing was measured."
+    )
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from gputax.plan.options import PLACE_OPTIONS, TENANTS, EnvironmentOptions, decl
 from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, SYNONYMS, TECHNIQUES, SharePlan
 from gputax.plan.workloads import SYNONYMS as WORKLOAD_SYNONYMS
 from gputax.plan.workloads import WORKLOADS
+from gputax.text import counted, duration
 
 if TYPE_CHECKING:
     from gputax.results.documents.sharing import SharingRecord
@@ -97,9 +99,7 @@ def share(
     victim = scenario_named(victim, "victim", VICTIMS) if victim else VICTIMS[0]
     _refuse_ignored(plan, options, chosen)
     if dry_run:
-        from gputax.cli.share_plan_text import show_plan
-
-        return show_plan(plan, victim, aggressors, as_json)
+        return _show_plan(plan, victim, aggressors, as_json)
     # Imported here: numpy, pydantic and rich are not needed to refuse a wrong command line.
     from gputax import api
     from gputax.cli.progress import Progress
@@ -201,6 +201,38 @@ def _refuse_address(url: str) -> None:
         raise UsageError(
             f"--prometheus {url!r} is not an http address", next_step="e.g. --prometheus http://localhost:9090"
         )
+
+
+def _show_plan(plan: SharePlan, victim: str, aggressors: tuple[str, ...], as_json: bool) -> int:
+    """Show the parts of the experiment in their order; measure nothing."""
+    from gputax.cli.progress import cell_title, expected_s
+
+    if aggressors:
+        from gputax.measure.neighbours.record import shown_cells
+
+        cells = shown_cells(plan, victim, len(aggressors))
+        parts = [f"{name}-{part}" for name in plan.techniques for part in (*aggressors, "isolation")]
+    else:
+        from gputax.measure.share.documents import shown_cell
+
+        cells = tuple(shown_cell(plan, cell) for cell in plan.cells())
+        parts = [cell.id for cell in plan.cells()]
+    total_s = sum(map(expected_s, cells))
+    if as_json:
+        document = {"cells": parts, "at_least_s": round(total_s, 1), "plan": dataclasses.asdict(plan)}
+        click.echo(json.dumps(document, indent=2))
+        return 0
+    from gputax.report.exporters.console_text import Screen
+    from gputax.report.machine_tables import planned_table
+
+    screen = Screen(sys.stdout)
+    told = [(part, cell_title(cell), expected_s(cell)) for part, cell in zip(parts, cells, strict=True)]
+    screen.table(planned_table(told))
+    screen.say(
+        f"{counted(len(cells), 'cell')}, at least {duration(total_s)}. A slow workload takes longer: 10 runs of the "
+        "slowest tenant must fit, and each cell starts new processes. Nothing was measured."
+    )
+    return 0
 
 
 def _show(record: SharingRecord, directory: Path, as_json: bool) -> None:

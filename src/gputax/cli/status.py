@@ -29,8 +29,12 @@ def status(out: str, watch: bool, interval: float, as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps(standing_data(found), indent=None if watch else 2))
         else:
-            clear = "\x1b[2J\x1b[H" if watch and sys.stdout.isatty() else ""
-            click.echo(clear + checklist_text(found), nl=False)
+            from gputax.report.exporters.console_text import Screen
+
+            click.echo("\x1b[2J\x1b[H" if watch and sys.stdout.isatty() else "", nl=False)
+            screen = Screen(sys.stdout)
+            for line in checklist_text(found).splitlines():
+                screen.say(line)
         if not watch or found.word != "DEPLOYING":
             return
         time.sleep(interval)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,21 +160,3 @@ def price_facts(provider: str, choices: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     prices = load_prices(Path(choices["prices"]) if choices.get("prices") else None)
     return {"prices_as_of": prices.as_of, "sources": list(prices.sources), "note": prices.note}
-
-
-def cost_text(plan: Plan, cost: Cost, facts: Mapping[str, Any]) -> str:
-    """Return the table: what, price per hour, hours, dollars."""
-    lines = [plan.title]
-    if not plan.rates:
-        return f"{plan.title}\nno price is known: {plan.price_note}\n"
-    lines.append(f"{'':<48} {'$/hour':>8} {'hours':>8} {'$':>8}")
-    for line in cost.lines:
-        runs = "  runs" if line.running else ""
-        rate = line.rate
-        lines.append(f"{rate.title:<48} {rate.usd_per_hour:8.4f} {line.hours:8.3f} {line.usd:8.4f}{runs}")
-    lines.append(f"{'so far':<48} {cost.usd_per_hour_now:8.4f} {'':>8} {cost.usd:8.4f}")
-    lines += textwrap.wrap(f"Method: {METHOD}", 120)
-    if facts:
-        lines.append(f"Prices: {plan.price_note}; {facts['note']}")
-        lines += [f"  {source}" for source in facts["sources"]]
-    return "\n".join(lines) + "\n"

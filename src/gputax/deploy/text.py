@@ -12,36 +12,23 @@ from gputax.results.files import write_text
 from gputax.text import duration
 
 
-def plan_text(plan: Plan, folder: Path) -> str:
-    """Return the plan: every step, its time, its commands; then the price per hour and the expected total."""
-    lines = [f"Plan: {plan.title}", ""]
+def step_lines(plan: Plan, folder: Path) -> Iterator[str]:
+    """Give every step with its time, and below it its commands."""
+    yield f"Plan: {plan.title}"
+    yield ""
     for number, step in enumerate(plan.steps, 1):
-        lines.append(f"{number:2}. {step.title}  (about {duration(step.expected_s)})")
-        lines += [f"      {command}" for command in shell_commands(plan, step, folder)]
-    lines.append("")
-    lines += _price_lines(plan)
-    lines += [f"Note: {note}" for note in plan.notes]
-    return "\n".join(lines) + "\n"
+        yield f"{number:2}. {step.title}  (about {duration(step.expected_s)})"
+        yield from (f"      {command}" for command in shell_commands(plan, step, folder))
 
 
-def _price_lines(plan: Plan) -> list[str]:
+def expectation(plan: Plan) -> str:
+    """Return how long it takes and what that costs."""
+    if not plan.rates:
+        return f"Price: {plan.price_note}\nExpected: {duration(plan.expected_s())}"
     reckoned = expected(plan)
-    lines = []
-    if plan.rates:
-        lines.append(f"Price per hour ({plan.price_note}, before tax and free tier)")
-        for rate in plan.rates:
-            while_busy = " while the Job needs it" if rate.while_busy else ""
-            lines.append(f"  {rate.title:<48} ${rate.usd_per_hour:.4f}  {rate.method}{while_busy}")
-        lines.append(f"  {'all together':<48} ${sum(rate.usd_per_hour for rate in plan.rates):.4f}")
-        left = f"; left alone it costs ${reckoned.usd_per_hour_now:.2f} per hour once the GPU node is gone"
-        lines.append(
-            f"Expected: {duration(plan.expected_s())}, ${reckoned.usd:.2f} if destroyed then"
-            + (left if reckoned.usd_per_hour_now else "")
-        )
-    else:
-        lines.append(f"Price: {plan.price_note}")
-        lines.append(f"Expected: {duration(plan.expected_s())}")
-    return lines
+    left = f"; left alone it costs ${reckoned.usd_per_hour_now:.2f} per hour once the GPU node is gone"
+    text = f"Expected: {duration(plan.expected_s())}, ${reckoned.usd:.2f} if destroyed then"
+    return text + (left if reckoned.usd_per_hour_now else "")
 
 
 def shell_commands(plan: Plan, step: Step, folder: Path) -> Iterator[str]:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from gputax.cli import proxy
-from gputax.cli.proxy_table import status_table, tenant_row
 from gputax.errors import PreflightError
+from gputax.report.exporters.console_text import write_table
+from gputax.report.machine_tables import tenants_table
 
 TENANT = {
     "id": 3, "pid": 77, "uid": 1000, "transport": "shm", "memory_bytes": 3 << 20, "memory_limit_bytes": 512 << 20,
@@ -17,28 +18,36 @@ TENANT = {
 }  # fmt: skip
 
 
+def row_of(tenant: dict[str, object]) -> tuple[str, ...]:
+    (row,) = tenants_table({"tenants": [tenant]}).rows
+    return tuple(cell.text for cell in row)
+
+
 def test_a_tenant_in_one_row() -> None:
-    row = tenant_row(TENANT)
+    row = row_of(TENANT)
     assert row[:8] == ("3", "77", "1000", "shm", "3.0", "512", "1,214", "1")
     assert row[8] == "cuMemAlloc_v2 1,200, cuLaunchKernel 9, cuMemFree_v2 3"
 
 
 def test_a_tenant_without_limit_or_calls() -> None:
-    row = tenant_row({"id": 1, "pid": 2, "uid": 0, "transport": "unix-socket"})
+    row = row_of({"id": 1, "pid": 2, "uid": 0, "transport": "unix-socket"})
     assert row[4:] == ("0.0", "all", "0", "0", "")
 
 
-def test_the_table_says_what_is_served_and_how_it_waits() -> None:
-    stream = io.StringIO()
+@pytest.mark.parametrize("width", [40, 60, 80, 140])
+def test_the_status_says_what_is_served_and_who_is_connected(width: int) -> None:
     status = {
         "pid": 5, "backend": "/native/libcuda.so.1", "device": "gputax software device", "transports": ["shm"],
         "wait_policy": "adaptive", "cores_free": 1.5, "tenants": [TENANT], "ended_tenants": [{}, {}],
     }  # fmt: skip
-    status_table(status, stream)
-    shown = stream.getvalue()
-    assert "GPU proxy 5: gputax software device, through /native/libcuda.so.1" in shown
-    assert "waiting: adaptive; free cores: 1.5; transports: shm" in shown
-    assert "1 tenants connected, 2 ended" in shown
+    assert proxy.served(status) == [
+        "GPU proxy 5: gputax software device, through /native/libcuda.so.1",
+        "waiting: adaptive; free cores: 1.5; transports: shm",
+    ]
+    stream = io.StringIO()
+    write_table(tenants_table(status), stream, width)
+    assert "1 tenant connected, 2 ended" in " ".join(stream.getvalue().split())
+    assert max(map(len, stream.getvalue().splitlines())) <= width
 
 
 def test_the_default_socket_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,8 @@ def test_the_time_grows_with_the_square_of_the_sharpness() -> None:
 
 def test_the_sentences_name_the_budgets_that_a_width_decides() -> None:
     lines = sentences(found(), "bare", "resnet50", "onnx")
-    assert lines[0] == "A/A of resnet50 (onnx) in bare: ±1.00 % from 40 pairs in 60 s"
-    assert "decides a budget of 1 %) takes about 16.0 min" in lines[3]
+    assert lines[0] == "A/A of resnet50 (onnx) in bare: ±1.0 % from 40 pairs in 60 s"
+    assert "decides a budget of 1 %) takes about 16 min" in lines[3]
     assert "disturbs" in sentences(found(contains_zero=False), "bare", "resnet50", "onnx")[-1]
 
 

@@ -65,10 +65,11 @@ class Screen:
         for number, line in enumerate(lines or [""]):
             self.line(Text(" " * (indent + 2 if indent and number else indent) + line, style=style))
 
-    def line(self, line: Text) -> None:
-        """Write one line as it is."""
-        line.rstrip()
-        self._console.print(line, soft_wrap=True)
+    def line(self, line: Text | str) -> None:
+        """Write one line as it is, however long: a command or a path that somebody copies."""
+        shown = Text(self.shown(line)) if isinstance(line, str) else line
+        shown.rstrip()
+        self._console.print(shown, soft_wrap=True)
 
     def shown(self, text: str) -> str:
         """Return the text as the stream can write it."""
