@@ -96,7 +96,7 @@ def test_twice_the_latency_exceeds_every_budget(place: Path, compare: Compare) -
     assert done.returncode == 6, done.stderr
     assert "unpaired (weaker)" in done.stdout
     assert "not a GPU" in done.stdout
-    assert "says nothing of any device" in done.stdout
+    assert "says nothing of any device" in " ".join(done.stdout.split())
     assert done.stderr == ""
 
 
@@ -212,7 +212,7 @@ def test_two_older_files(tmp_path: Path, compare: Compare) -> None:
         (tmp_path / name / "benchmark_results.json").write_text(json.dumps(data))
     done = compare("baseline", "xen")
     assert done.returncode == 7
-    assert "+5.26 %" in done.stdout
+    assert "+5.3 %" in done.stdout
     assert "GPU (Tesla T4)" in done.stdout
     assert "a difference, but no interval" in " ".join(done.stdout.split())
 

@@ -57,7 +57,7 @@ def test_twenty_cells_in_one_page_below_the_limit(results: Path, tmp_path: Path)
     for environment in ENVIRONMENTS:
         assert environment in text
     assert text.count("<svg ") >= 49
-    assert "k8s+proxy" in done.stdout.splitlines()[1], "the answer is on stdout too"
+    assert "k8s+proxy" in done.stdout.splitlines()[0], "the answer is on stdout too"
 
 
 def test_the_default_is_a_page_beside_the_results(results: Path, tmp_path: Path) -> None:
