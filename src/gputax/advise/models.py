@@ -16,13 +16,8 @@ from gputax.plan.notices import Notice
 from gputax.plan.techniques import Technique
 from gputax.results.documents.sharing import SharingRecord
 
-# What a technique is decides its form; for the others it is what limits a tenant.
-FORMS_BY_TECHNIQUE: dict[str, tuple[Form, ...]] = {
-    "exclusive": (PARTITION,),
-    "time-slicing": (TURNS,),
-    "mps": (CONTENDED,),
-    "mig": (PARTITION,),
-}
+# What limits a tenant decides the form, except where the technique itself says more.
+FORMS_BY_TECHNIQUE: dict[str, tuple[Form, ...]] = {"exclusive": (PARTITION,), "time-slicing": (TURNS,)}
 FORMS_BY_BOUND: dict[str, tuple[Form, ...]] = {
     "none": (CONTENDED, TURNS),
     "cap": (CONTENDED,),

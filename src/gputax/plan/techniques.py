@@ -36,6 +36,8 @@ class Technique:
     """Not a technique of GPUs: it shows the same experiment on a machine without one."""
     single: bool = False
     """For one tenant alone."""
+    expected_notices: tuple[str, ...] = ()
+    """Codes of warnings that are the technique at work: a quota is meant to throttle."""
 
     def environment(self, place: str) -> str:
         """Return the environment of its tenants, e.g. `k8s+mps`."""
@@ -51,14 +53,17 @@ TECHNIQUES: dict[str, Technique] = {
         ),
         Technique("mps", "MPS", (K8S,), "cap", "one CUDA server runs all tenants' kernels side by side", default=True),
         Technique("mig", "MIG", (K8S,), "slice", "the hardware gives each tenant a partition of its own", default=True),
-        Technique("proxy", "GPU proxy", (BARE, K8S), "none", "one process owns the device and serves all tenants"),
+        Technique(
+            "proxy", "GPU proxy", (BARE, K8S), "none", "one process owns the device and serves all tenants",
+            expected_notices=("busy-neighbours",),  # a proxy that spins for its only tenant is not a stranger
+        ),
         Technique(
             "cpu-shared", "CPU, shared", (BARE,), "none", "all tenants on all cores: a stand-in without a GPU",
             default=True, stand_in=True,
         ),
         Technique(
             "cpu-quota", "CPU, quota", (BARE,), "slice", "each tenant has its share of CPU time: a stand-in",
-            default=True, stand_in=True,
+            default=True, stand_in=True, expected_notices=("cpu-throttled",),
         ),
     )
 }  # fmt: skip

@@ -15,10 +15,8 @@ from gputax.worker.probes.disturbance import Limits
 
 ENOUGH_OVERLAP = 0.9
 EVEN_JAIN = 0.95
-# Tenants are one another's busy neighbours, a quota is meant to throttle, and a proxy that spins for its only tenant
-# is no stranger: what is under test is no disturbance.
+# Tenants are one another's busy neighbours: what is under test is not a disturbance.
 EXPECTED = {"busy-neighbours", "gpu-shared"}
-EXPECTED_OF = {"cpu-quota": {"cpu-throttled"}, "proxy": {"busy-neighbours"}}
 
 
 def cell_notices(
@@ -127,7 +125,7 @@ def _notices(cell: ShareCell, released: Released, window: Window, proof: Proof, 
             f"all tenants ran together for {100 * window.overlap_share:.0f} % of the cell's time; the rest is dropped"
         )
         found.append(Notice("little-overlap", text, window.overlap_share))
-    expected = (EXPECTED if cell.tenants > 1 else set()) | EXPECTED_OF.get(cell.technique, set())
+    expected = (EXPECTED if cell.tenants > 1 else set()) | set(TECHNIQUES[cell.technique].expected_notices)
     worst: dict[str, Notice] = {}
     for observation in released.observations:
         for notice in observation.notices:
