@@ -36,7 +36,7 @@ def torch_call(batch: int, threads: int) -> Callable[[], object]:
     import torch
     import transformers
 
-    from gputax.worker.engines.torch_modules import build_module
+    from gputax.worker.engines.torch import build_module
     from gputax.worker.workloads import load_workload
 
     torch.set_num_threads(threads)

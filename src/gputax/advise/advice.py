@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gputax.advise.evenness import RATE, Unevenness, unevenness
 from gputax.advise.models import Fitted, Refused, fit_or_refuse
-from gputax.advise.ratios import Ratio, ratio_of
+from gputax.advise.ratios import RATE, Ratio, Unevenness, ratio_of, unevenness
 from gputax.advise.rows import WORST_FIRST, Meets, Row, Scales, row
 from gputax.advise.table import Table
 from gputax.advise.targets import Question

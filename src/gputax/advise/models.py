@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gputax.advise.fitting import Fit, Observed, fit, left_out_errors, observe
+from gputax.advise.fitting import Fit, Observed, Uncertainty, fit, left_out_errors, observe
 from gputax.advise.forms import CONTENDED, PARTITION, TURNS, Form
-from gputax.advise.intervals import Uncertainty
 from gputax.advise.table import Series, Table, from_record
 from gputax.errors import ResultsError
 from gputax.plan.notices import Notice

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gputax.advise.evenness import RATE, Spread, Unevenness, worst
-from gputax.advise.intervals import Uncertainty
+from gputax.advise.fitting import Uncertainty
 from gputax.advise.models import Fitted
-from gputax.advise.ratios import Ratio
+from gputax.advise.ratios import RATE, Ratio, Spread, Unevenness, worst
 from gputax.advise.table import Run
 from gputax.advise.targets import Question
 

@@ -6,8 +6,8 @@ import math
 
 from gputax import text
 from gputax.advise.advice import Advice, Considered
-from gputax.advise.evenness import RATE
 from gputax.advise.models import Fitted, HeldOut
+from gputax.advise.ratios import RATE
 from gputax.advise.rows import Figure, Row, throughput_factor
 from gputax.plan.notices import Notice
 

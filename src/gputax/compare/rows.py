@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from gputax.compare.estimates import Compared, TooFewSamples, with_samples, without_samples
+import numpy as np
+
 from gputax.compare.matching import CellPair
-from gputax.compare.series import CellSeries, cell_series
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budget, Budgets
 from gputax.plan.comparability import Difference, differences, unchecked
-from gputax.plan.metrics import METRICS, Metric, judged_metrics
+from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE, Metric, judged_metrics
 from gputax.plan.micro import MICRO, is_micro
 from gputax.plan.notices import Notice
-from gputax.results.importers.source import UNKNOWN, Source, SourceCell
+from gputax.results.importers.source import UNKNOWN, CellSamples, Source, SourceCell
 from gputax.stats.estimates import Estimate
+from gputax.stats.inputs import FloatArray
+from gputax.stats.percentiles import floor_for
+from gputax.stats.spreads import Gap, Ratio, mean_spread, percentile_spread, share_spread
+from gputax.stats.unpaired import fieller
 
 
 @dataclass(frozen=True)
@@ -160,3 +166,123 @@ def _not_judged(base: Source, other: Source, pair: CellPair, judged: tuple[str, 
         for name, metric in METRICS.items()
         if name not in judged and name in pair.base.metrics and name in pair.other.metrics
     ]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One metric of two cells; what does not exist is None."""
+
+    base_value: float | None
+    other_value: float | None
+    overhead_percent: float | None = None
+    overhead_absolute: float | None = None
+    """In the metric's unit; positive is worse."""
+    percent: Estimate | None = None
+    absolute: Estimate | None = None
+    obstacle: str = ""
+    """Why there is no interval, for people; empty where there is one."""
+    notices: tuple[str, ...] = ()
+    refused: bool = False
+    """Whether the obstacle is that a percentile has too few samples."""
+
+
+class TooFewSamples(ResultsError):
+    """A percentile that these samples cannot carry."""
+
+
+def with_samples(metric: Metric, base: CellSeries, other: CellSeries) -> Compared:
+    """Compare a metric by the samples of both sides; an error says why they cannot carry it."""
+    if metric.name == "throughput":
+        return _throughput(base, other)
+    if metric.name == "latency_mean":
+        return _mean(base, other)
+    if metric.name == OVER_BOUND_SHARE.name:
+        return _share(base, other)
+    if metric.percentile is not None:
+        return _percentile(metric.percentile, base, other)
+    raise ResultsError(f"samples do not tell {metric.name}")
+
+
+def without_samples(metric: Metric, base: float, other: float, obstacle: str) -> Compared:
+    """Compare two bare numbers: a difference, but no interval; a ratio with zero does not exist."""
+    better_more = metric.better == "higher"
+    absolute = base - other if better_more else other - base
+    if metric.name == OVER_BOUND_SHARE.name:
+        return Compared(base, other, absolute, absolute, obstacle=obstacle)
+    numerator, denominator = (base, other) if better_more else (other, base)
+    if base == 0.0 or denominator == 0.0:
+        side = "base" if base == 0.0 else "other side"
+        why = f"the {side} is zero: there is no ratio" + (f"; {obstacle}" if obstacle else "")
+        return Compared(base, other, None, absolute, obstacle=why)
+    return Compared(base, other, 100.0 * (numerator / denominator - 1.0), absolute, obstacle=obstacle)
+
+
+def _throughput(base: CellSeries, other: CellSeries) -> Compared:
+    estimate = fieller(base.time_per_sample_ns, other.time_per_sample_ns)
+    rates = [NS_PER_S / float(series.time_per_sample_ns.mean()) for series in (base, other)]
+    return Compared(
+        rates[0], rates[1], estimate.value, rates[0] - rates[1], percent=estimate, notices=estimate.notices[1:]
+    )
+
+
+def _mean(base: CellSeries, other: CellSeries) -> Compared:
+    estimate = fieller(base.latency_ns, other.latency_ns)
+    spreads = [mean_spread(series.latency_ns, 1.0 / NS_PER_MS) for series in (base, other)]
+    gap = Gap(spreads[0], spreads[1], "ms")
+    return Compared(
+        gap.base.value, gap.other.value, estimate.value, gap.value, estimate, gap, notices=estimate.notices[1:]
+    )
+
+
+def _percentile(p: float, base: CellSeries, other: CellSeries) -> Compared:
+    floor = floor_for(p)
+    counts = (base.latency_ns.size, other.latency_ns.size)
+    if min(counts) < floor:
+        raise TooFewSamples(f"p{100 * p:g} needs {floor} samples on each side, there are {counts[0]} and {counts[1]}")
+    spreads = [percentile_spread(side.latency_ns, side.ordered_ns, p, 1.0 / NS_PER_MS) for side in (base, other)]
+    ratio, gap = Ratio(spreads[0], spreads[1]), Gap(spreads[0], spreads[1], "ms")
+    return Compared(gap.base.value, gap.other.value, ratio.value, gap.value, ratio, gap)
+
+
+def _share(base: CellSeries, other: CellSeries) -> Compared:
+    if base.bound_ms is None or other.bound_ms is None:
+        raise ResultsError("the source names no latency bound")
+    late = [(side.latency_ns > (side.bound_ms or math.inf) * NS_PER_MS).astype(np.float64) for side in (base, other)]
+    gap = Gap(share_spread(late[0]), share_spread(late[1]), "%")
+    # Percentage points are both: the unit of the metric and of its budget.
+    return Compared(gap.base.value, gap.other.value, gap.value, gap.value, gap, gap)
+
+
+NS_PER_MS = 1e6
+NS_PER_S = 1e9
+
+
+@dataclass(frozen=True)
+class CellSeries:
+    """Latencies in the order of measurement, and the time that each sample took from the run as a whole."""
+
+    latency_ns: FloatArray
+    time_per_sample_ns: FloatArray
+    """One per row; their mean is exactly the run's time over its samples, that is one over the throughput."""
+    bound_ms: float | None = None
+    """Server: above this a query is late."""
+
+    @cached_property
+    def ordered_ns(self) -> FloatArray:
+        """The latencies sorted, once for all percentiles."""
+        return np.sort(self.latency_ns)
+
+
+def cell_series(samples: CellSamples, bound_ms: float | None) -> CellSeries:
+    """Return the series, or say how many samples cannot be true."""
+    latency_ns = samples.latency_ns
+    bad = int(np.count_nonzero(latency_ns <= 0))
+    if bad:
+        raise ResultsError(f"{bad} of {latency_ns.size} samples have a latency of zero or less")
+    if int(samples.samples.min()) < 1:
+        raise ResultsError("some rows hold no sample at all")
+    ends = np.sort(samples.end_ns)
+    gaps = np.diff(ends, prepend=samples.begin_ns.min()).astype(np.float64)
+    # Rows may hold unequal batches, so the gaps are scaled by the mean batch and not each by its own.
+    per_sample = gaps * (latency_ns.size / float(samples.samples.sum()))
+    return CellSeries(latency_ns.astype(np.float64), per_sample, bound_ms)

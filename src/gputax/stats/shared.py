@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gputax.errors import ResultsError
+from gputax.stats.inputs import finite_values
 from gputax.stats.percentiles import percentile_table
 from gputax.stats.series import series_mean
 
@@ -134,3 +135,11 @@ def slowdown(alone: Mapping[int, float], shared: Mapping[int, float]) -> Replica
 def _exp(log: float) -> float:
     # Two repeats far apart have bounds beyond what a float holds; a document writes no infinity.
     return math.exp(min(log, 700.0))
+
+
+def jain_index(shares: ArrayLike) -> float:
+    """Return (Σx)² / (n Σx²) of what each tenant got: 1 where all got the same, 1/n where one got all (Jain 1984)."""
+    values = finite_values(shares, "what the tenants got", item="tenant")
+    total, squares = float(values.sum()), float(values @ values)
+    # Nobody got anything: that is even, and no number of any use to anybody.
+    return total * total / (values.size * squares) if squares > 0.0 else 1.0

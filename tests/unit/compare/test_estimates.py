@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gputax.compare.estimates import TooFewSamples, with_samples, without_samples
-from gputax.compare.series import CellSeries, cell_series
+from gputax.compare.rows import CellSeries, TooFewSamples, cell_series, with_samples, without_samples
 from gputax.errors import ResultsError
 from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
 from gputax.results.importers.source import CellSamples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputax.errors import ResultsError
-from gputax.stats.fairness import jain_index
+from gputax.stats.shared import jain_index
 
 
 @pytest.mark.parametrize(

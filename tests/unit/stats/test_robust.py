@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap, linregress, ttest_ind
 
-from gputax.stats.robust import bootstrap_mean_interval, hodges_lehmann, severe_outliers, slope_test
+from gputax.stats.pairs import bootstrap_mean_interval, hodges_lehmann, severe_outliers, slope_test
 
 
 def test_hodges_lehmann_by_hand() -> None:

@@ -20,8 +20,7 @@ from gputax.plan.load import Load
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
 from gputax.sharing.place import SharedPlace, Switched, Tenant
-from gputax.stats.fairness import jain_index
-from gputax.stats.shared import Served, TenantRuns, Window, common_window, served, served_together
+from gputax.stats.shared import Served, TenantRuns, Window, common_window, jain_index, served, served_together
 
 Columns = dict[str, npt.NDArray[np.int64]]
 # The tenants end up to one run apart: ten runs or more keep that below a tenth of the cell. Their length is known from

@@ -9,8 +9,7 @@ from gputax.environments.evidence import Evidence, unproven
 from gputax.measure.share.group import Proof, Released
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
-from gputax.stats.fairness import jain_index
-from gputax.stats.shared import Served, Window
+from gputax.stats.shared import Served, Window, jain_index
 from gputax.worker.probes.disturbance import Limits
 
 ENOUGH_OVERLAP = 0.9

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+
 from gputax.errors import CellError, PreflightError
 from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY
 from gputax.plan.load import QSL_SEED, SAMPLE_INDEX_SEED, SCHEDULE_SEED, Load
@@ -16,7 +18,6 @@ from gputax.worker.engines.engine import Engine
 from gputax.worker.loads import sut
 from gputax.worker.loads.quiet import quiet_interpreter
 from gputax.worker.loads.recording import Int64Array, Recording
-from gputax.worker.loads.schedule import scheduled_times_ns
 from gputax.worker.samples import SampleArea
 
 LOG_NAMES = ("mlperf_log_summary.txt", "mlperf_log_detail.txt")
@@ -145,3 +146,33 @@ def _outcome(load: Load, recording: Recording, logs: dict[str, str]) -> LoadGenO
             {"scheduled_ns": columns["issued_ns"], **columns}, logs, [Notice("schedule-unknown", text, None)]
         )
     return LoadGenOutcome({"scheduled_ns": scheduled, **columns}, logs)
+
+
+# Issue times lie on the computed schedule to within the thread's own lateness; a query can never be early by more
+# than clock reading noise, so anything beyond this means the two do not belong together.
+EARLY_TOLERANCE_NS = 1_000_000
+
+
+def poisson_offsets_ns(seed: int, rate_per_s: float, count: int) -> Int64Array:
+    """Return the offsets from the start at which LoadGen schedules `count` server queries."""
+    generator = np.random.MT19937()
+    generator._legacy_seeding(seed % 2**32)  # the plain mt19937 seeding
+    raw = generator.random_raw(2 * count).astype(np.float64)
+    # libstdc++ builds a double from two 32-bit draws, the first one least significant.
+    uniform = (raw[0::2] + raw[1::2] * 2.0**32) / 2.0**64
+    gaps_ns = (-np.log(1.0 - uniform) / rate_per_s * 1e9).astype(np.int64)
+    offsets = np.zeros(count, dtype=np.int64)
+    np.cumsum(gaps_ns[:-1], out=offsets[1:])
+    return offsets
+
+
+def scheduled_times_ns(issued_ns: Int64Array, seed: int, rate_per_s: float) -> Int64Array | None:
+    """Return each query's scheduled time on the clock of `issued_ns`, or None where the schedule does not fit."""
+    if len(issued_ns) == 0:
+        return issued_ns
+    offsets = poisson_offsets_ns(seed, rate_per_s, len(issued_ns))
+    lateness_ns = issued_ns - offsets
+    start_ns = lateness_ns[0]  # the first query is scheduled at the start itself and issued microseconds later
+    if lateness_ns.min() < start_ns - EARLY_TOLERANCE_NS:
+        return None
+    return offsets + min(int(start_ns), int(lateness_ns.min()))
