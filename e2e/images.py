@@ -67,7 +67,7 @@ def pause_archive() -> Path:
 
 
 def product_archive() -> Path:
-    """Return the product's image as an archive, built anew if what goes into it has changed."""
+    """Return the product's image as an archive, rebuilt if what goes into it has changed."""
     archive = cache_directory() / f"product-{product_digest()}.tar"
     if archive.exists():
         return archive

@@ -15,7 +15,7 @@ struct json {
 
 __attribute__((format(printf, 2, 3))) void json_add(struct json *json, const char *format, ...);
 
-/* A quoted string with everything escaped that needs it; bytes that are no ASCII go out as they are. */
+/* A quoted string with everything escaped that needs it; bytes that are not ASCII are written as they are. */
 void json_string(struct json *json, const char *text);
 
 #endif

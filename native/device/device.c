@@ -193,7 +193,7 @@ static int attribute_value(CUdevice_attribute attribute)
     case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
         return 1;
     default:
-        return 0; /* features that it does not have, and clocks and caches that it has not */
+        return 0; /* features, clocks and caches that it does not have */
     }
 }
 

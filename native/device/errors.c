@@ -1,4 +1,4 @@
-/* Names and words of result codes. */
+/* Names and descriptions of result codes. */
 #include "cuda_calls.h"
 
 CUresult cuGetErrorName(CUresult error, const char **text)

@@ -1,4 +1,4 @@
-/* The table of live handles: open addressing by pointer, so that a stale or invented handle is told from a real one. */
+/* The table of live handles: open addressing by pointer, so that a stale or invented handle is recognised. */
 #include <stdlib.h>
 
 #include "device/device.h"
@@ -74,7 +74,7 @@ static void take_out(const void *handle)
         return;
     hole->handle = NULL;
     count--;
-    /* Those behind the hole may have been pushed on by it: put them in anew. */
+    /* Those behind the hole may have been pushed on by it: insert them again. */
     size_t at = (size_t)(hole - slots);
     for (at = (at + 1) & (capacity - 1); slots[at].handle; at = (at + 1) & (capacity - 1)) {
         struct slot item = slots[at];

@@ -153,7 +153,7 @@ static CUresult check_shape(const struct CUfunc_st *function, const struct ptx_l
     return CUDA_SUCCESS;
 }
 
-/* The longest that a kernel may run: a kernel that never ends must not hold its thread for ever. */
+/* The longest that a kernel may run: a kernel that never ends must not block its thread. */
 static uint64_t timeout_ns(void)
 {
     static uint64_t known;

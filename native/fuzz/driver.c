@@ -101,7 +101,7 @@ __attribute__((visibility("default"), used)) const char *__asan_default_options(
            "1";
 }
 
-/* libubsan beside libasan knows no death callback; it can abort, which we see as a signal. */
+/* with libasan, libubsan has no death callback; it can abort, which we see as a signal. */
 const char *__ubsan_default_options(void);
 __attribute__((visibility("default"), used)) const char *__ubsan_default_options(void)
 {

@@ -1,6 +1,6 @@
 /* Fuzz target: the shared-memory transport's server end against a region whose every byte the input decides.
  *
- * The input is a script: hostile writes to the region, calls of the server's end, and writes that strike in the midst of
+ * The input is a script: hostile writes to the region, calls of the server's end, and writes that arrive in the middle of
  * the next call (between two looks at the region). The peer is gone, so that no call ever waits.
  */
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(name, number, our words for it) for every result code of CUDA 13. */
+/* X(name, number, our description of it) for every result code of CUDA 13. */
 #define CUDA_RESULTS(X) \
     X(CUDA_SUCCESS, 0, "no error") \
     X(CUDA_ERROR_INVALID_VALUE, 1, "an argument is out of its range") \
@@ -242,7 +242,7 @@ enum {
     CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
 };
 
-/* Parameters of cuCtxCreate_v3 and _v4 that nobody here supports: only "none" is accepted. */
+/* Parameters of cuCtxCreate_v3 and _v4 that are not supported: only "none" is accepted. */
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct {
     CUexecAffinityParam *execAffinityParams;

@@ -1,4 +1,4 @@
-"""Write the PTX of every kernel here anew with NVRTC: `python make_ptx.py [--arch compute_75] [--out DIR]`.
+"""Regenerate the PTX of every kernel here with NVRTC: `python make_ptx.py [--arch compute_75] [--out DIR]`.
 
 Needs `cuda-bindings` and `nvidia-cuda-nvrtc`; no GPU and no driver. The PTX is checked in, so that building and testing
 need neither.

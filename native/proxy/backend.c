@@ -29,7 +29,7 @@ bool backend_open(struct backend *backend, const char *path, char *why, size_t w
         return false;
     }
     if (!look_up(backend, library)) {
-        snprintf(why, why_size, "%s is no libcuda: it lacks functions that the proxy cannot do without", path);
+        snprintf(why, why_size, "%s is not a libcuda: it lacks functions that the proxy needs", path);
         return false;
     }
     const struct backend_calls *calls = &backend->calls;

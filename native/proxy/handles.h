@@ -27,7 +27,7 @@ struct handles {
     uint32_t limits[HANDLE_KINDS];
 };
 
-/* Generations begin at a random number: a parent's handles are no handles of its forked child. */
+/* Generations begin at a random number: a parent's handles are not valid in its forked child. */
 void handles_begin(struct handles *handles);
 
 /* Whether one more of this kind is allowed and fits. */

@@ -35,7 +35,7 @@ static uint64_t number(const char *option, const char *text, int base, uint64_t 
     errno = 0;
     unsigned long long value = strtoull(text, &end, base);
     if (errno != 0 || *text == 0 || *text == '-' || *end != 0 || value > most) {
-        fprintf(stderr, "gputax-proxy: --%s %s is no number between 0 and %llu\n%s", option, text,
+        fprintf(stderr, "gputax-proxy: --%s %s is not a number between 0 and %llu\n%s", option, text,
                 (unsigned long long)most, usage);
         exit(2);
     }

@@ -38,7 +38,7 @@ void proxy_take(struct proxy *proxy, int socket, const struct wire_peer *peer);
 /* Ends all tenants and waits for them, at most this long. */
 void proxy_stop(struct proxy *proxy, unsigned int milliseconds);
 
-/* Decides anew how long everyone may spin; called every few ms by a thread of its own. */
+/* Decides again how long everyone may spin; called every few ms by a thread of its own. */
 void proxy_govern(struct proxy *proxy);
 
 const char *proxy_wait_policy(const struct proxy *proxy);

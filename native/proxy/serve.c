@@ -36,7 +36,7 @@ bool request_answer(struct request *request, CUresult result, uint64_t bulk_byte
     return wire->ops->send(wire, &answer, result == CUDA_SUCCESS ? request->out : request->out_variable) == WIRE_OK;
 }
 
-/* The context first, then the call; an error that a posted call left is told instead of starting new work. */
+/* The context first, then the call; an error that a posted call left is reported instead of starting new work. */
 static CUresult run(struct request *request, const struct call_entry *entry, bool posted)
 {
     struct tenant *tenant = request->tenant;
@@ -79,7 +79,7 @@ bool serve_message(struct tenant *tenant, const struct wire_header *header, cons
     };
     bool posted = (header->flags & WIRE_POSTED) != 0;
     CUresult result = run(&request, entry, posted);
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) /* the answer of a query is no error */
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) /* the answer of a query is not an error */
         atomic_fetch_add_explicit(&tenant->record->errors, 1, memory_order_relaxed);
     if (request.broken)
         return false;

@@ -68,7 +68,7 @@ void tenant_remove(struct tenant *tenant, enum handle_kind kind, uint64_t id)
 
 bool tenant_owns(struct tenant *tenant, uint64_t pointer, uint64_t bytes)
 {
-    return bytes == 0 || ranges_cover(&tenant->memory, pointer, bytes) != NULL; /* no bytes are nobody's */
+    return bytes == 0 || ranges_cover(&tenant->memory, pointer, bytes) != NULL; /* an empty range needs no owner */
 }
 
 CUresult tenant_use(struct tenant *tenant, uint64_t context)

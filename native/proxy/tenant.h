@@ -51,7 +51,7 @@ struct tenant {
     struct bucket launches;
     uint64_t current; /* the context that is current in this thread, 0 for none */
     uint64_t primary;
-    CUresult pending;     /* the first error of posted calls that nobody has been told yet */
+    CUresult pending;     /* the first error of posted calls that has not been reported yet */
     uint64_t image_bytes; /* of loaded modules; they count as memory */
 };
 

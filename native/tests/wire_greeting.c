@@ -254,7 +254,7 @@ static void stale_and_living_sockets(const char *transport)
     CHECK(access(pair.path, F_OK) != 0, "the socket file stays");
     FILE *file = fopen(pair.path, "w");
     CHECK(file != NULL && fclose(file) == 0, "%s", strerror(errno));
-    CHECK(wire_listen(pair.path, 0600, why, sizeof why) < 0 && strstr(why, "is no socket") != NULL, "%s", why);
+    CHECK(wire_listen(pair.path, 0600, why, sizeof why) < 0 && strstr(why, "is not a socket") != NULL, "%s", why);
     CHECK(unlink(pair.path) == 0 && rmdir(pair.folder) == 0, "%s", strerror(errno));
     CHECK(wire_listen(pair.path, 0600, why, sizeof why) < 0 && strstr(why, "its folder") != NULL, "%s", why);
     char long_path[300];

@@ -89,7 +89,7 @@ static void attack_region(struct wire *wire, void *argument)
     atomic_store(&region->lane[SHM_SERVER].bulk_head, attack->bulk_head);
     atomic_store(&region->lane[SHM_CLIENT].bulk_tail, attack->bulk_tail);
     atomic_store(&region->lane[SHM_CLIENT].tail, attack->tail);
-    for (;;) /* until killed: any honest call from here would mend the counters */
+    for (;;) /* until killed: any honest call from here would repair the counters */
         pause();
 }
 

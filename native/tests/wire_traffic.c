@@ -176,7 +176,7 @@ static void flood(const char *transport)
     end_talk(&pair, sequence);
 }
 
-/* From now on a lost wake-up of this end hangs, where the life line's timer would mend it. */
+/* From now on a lost wake-up of this end hangs, where the life line's timer would recover it. */
 static void endless_lifeline(struct wire *wire)
 {
     if (strcmp(wire->ops->name, "shm") == 0)

@@ -37,7 +37,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
     return CUDA_SUCCESS;
 }
 
-/* The newest form of a function that a program of this version knows; NULL if that form is none of ours. */
+/* The newest form of a function that a program of this version knows; NULL if we do not have that form. */
 static const struct proc *find(const char *symbol, int version, bool per_thread, bool *known)
 {
     const struct proc *found = NULL;
@@ -76,7 +76,7 @@ CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuui
     return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
 }
 
-/* The CUDA runtime asks for undocumented tables here and gives up without them: "driver API only" is meant. */
+/* The CUDA runtime asks for undocumented tables here and gives up without them: only the driver API is supported. */
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
     (void)id;

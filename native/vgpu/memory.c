@@ -10,7 +10,7 @@ bool vgpu_owns(CUdeviceptr pointer, size_t bytes)
 {
     if (vgpu_enter() != CUDA_SUCCESS)
         return true; /* the call itself says what is wrong */
-    bool owned = bytes == 0 || ranges_cover(&vgpu_memory, pointer, bytes) != NULL; /* no bytes are nobody's */
+    bool owned = bytes == 0 || ranges_cover(&vgpu_memory, pointer, bytes) != NULL; /* an empty range needs no owner */
     vgpu_leave();
     return owned;
 }

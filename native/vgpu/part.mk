@@ -3,7 +3,7 @@ VGPU_OBJECTS := $(call objects,$(sort $(wildcard vgpu/*.c))) \
     $(BUILD)/obj/generated/vgpu_stubs.o $(BUILD)/obj/generated/vgpu_procs.o
 ALL += $(BUILD)/vgpu/libcuda.so.1
 
-# nodelete: the handlers of forks stay registered for ever, so the code must stay too.
+# nodelete: the handlers of forks stay registered, so the code must stay too.
 $(BUILD)/vgpu/libcuda.so.1: $(VGPU_OBJECTS) $(CALLS_OBJECTS) $(WIRE_OBJECTS)
 	@mkdir -p $(@D)
 	$(LINK_SHARED) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic-functions -Wl,-z,nodelete -o $@ $^

@@ -235,7 +235,7 @@ static bool read_answer(int socket, const char *path, struct answer_bytes *answe
     clean_text(answer->backend, sizeof answer->backend);
     clean_text(answer->device, sizeof answer->device);
     if (memcmp(answer->magic, magic, sizeof magic) != 0)
-        snprintf(why, why_size, "%s: what serves this socket is no GPU proxy", path);
+        snprintf(why, why_size, "%s: what serves this socket is not a GPU proxy", path);
     else if (answer->refused)
         snprintf(why, why_size, "%s: the GPU proxy refused: %s", path, answer->reason);
     else if (answer->protocol != WIRE_PROTOCOL)

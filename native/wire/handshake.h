@@ -15,7 +15,7 @@
 
 enum {
     WIRE_PROTOCOL = 1,        /* raised with every change of the format of hello, welcome or transport */
-    WIRE_HANDSHAKE_MS = 2000, /* whoever says nothing for so long is dropped */
+    WIRE_HANDSHAKE_MS = 2000, /* a peer that sends nothing for so long is dropped */
     WIRE_NAME_MAX = 256,      /* bytes of each text below, with its final 0 */
     WIRE_TRANSPORT_NAME_MAX = 16,
 };

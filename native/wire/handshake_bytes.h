@@ -20,7 +20,7 @@ struct hello_bytes {
     char transport[WIRE_TRANSPORT_NAME_MAX];
     char reserved[24];
 };
-_Static_assert(sizeof(struct hello_bytes) == 64, "the hello's size is fixed for ever");
+_Static_assert(sizeof(struct hello_bytes) == 64, "the hello's size is fixed");
 
 struct answer_bytes {
     char magic[8];
@@ -34,6 +34,6 @@ struct answer_bytes {
     char device[WIRE_NAME_MAX];
     char reserved[248];
 };
-_Static_assert(sizeof(struct answer_bytes) == 1024, "the answer's size is fixed for ever");
+_Static_assert(sizeof(struct answer_bytes) == 1024, "the answer's size is fixed");
 
 #endif

@@ -25,7 +25,7 @@ static bool make_way(const char *path, const struct sockaddr_un *address, char *
         return false;
     }
     if (!S_ISSOCK(facts.st_mode)) {
-        snprintf(why, why_size, "%s exists and is no socket; remove it or choose another path", path);
+        snprintf(why, why_size, "%s exists and is not a socket; remove it or choose another path", path);
         return false;
     }
     int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -25,7 +25,7 @@ static struct wire *failed(const char *what, char *why, size_t why_size)
 
 static struct shm_region *map(int descriptor)
 {
-    /* All 16 MiB at once, so that no page fault comes in the midst of a copy. */
+    /* All 16 MiB at once, so that no page fault interrupts a copy. */
     void *at = mmap(NULL, sizeof(struct shm_region), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
     return at == MAP_FAILED ? NULL : at;
 }

@@ -193,7 +193,7 @@ int spin_read_load(const pid_t *ours, size_t count, struct spin_load *load)
 
 uint32_t spin_foreign_milli(const struct spin_load *before, const struct spin_load *after)
 {
-    /* A tenant that ended in between takes its time with it: own may shrink, which is no foreign load. */
+    /* A tenant that ended in between takes its time with it: own may shrink, which is not foreign load. */
     if (after->clock_ms <= before->clock_ms || after->own_ms < before->own_ms || after->busy_ms < before->busy_ms)
         return 0;
     uint64_t busy = after->busy_ms - before->busy_ms;

@@ -99,7 +99,7 @@ static bool peer_gone(const struct waiter *waiter)
     return waiter->lifeline < 0 || (poll(&line, 1, 0) > 0 && line.revents != 0);
 }
 
-/* One sleep of at most `longest_ns`; true when there is no sense in another one. */
+/* One sleep of at most `longest_ns`; true when another one is pointless. */
 static bool sleep_once(struct waiter *waiter, const struct wait_for *want, uint64_t longest_ns)
 {
     uint32_t kind = (uint32_t)want->kind;

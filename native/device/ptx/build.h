@@ -105,7 +105,7 @@ struct build {
     struct constant_node *constants[CONSTANT_BUCKETS];
     uint32_t specials[SPECIAL_COUNT];
     uint64_t local_bytes, shared_bytes;
-    uint32_t carry;         /* the carry flag of add.cc and its kin */
+    uint32_t carry;         /* the carry flag of add.cc and the like */
     uint64_t dynamic_align; /* of extern shared arrays; 0: none in use */
     struct instance *instance;
     uint32_t depth;

@@ -236,7 +236,7 @@ static void run_block(struct run *run, struct ptx_scratch *scratch, uint32_t thr
         if (run->fault == CUDA_SUCCESS)
             moved = barrier_release(run, scratch->warps, warps) || moved;
         if (!moved && run->fault == CUDA_SUCCESS)
-            run->fault = CUDA_ERROR_LAUNCH_TIMEOUT; /* threads wait for one another at barriers, for ever */
+            run->fault = CUDA_ERROR_LAUNCH_TIMEOUT; /* threads wait for one another at barriers, without end */
         if (run->fault != CUDA_SUCCESS) {
             for (uint32_t i = 0; i < warps; i++)
                 if (scratch->warps[i].file)

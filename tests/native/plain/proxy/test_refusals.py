@@ -82,8 +82,8 @@ def test_without_a_proxy_there_is_no_device_and_a_line_says_why(nursery: Any) ->
         ([], 2, "usage:"),
         (["--backend", "x"], 2, "usage:"),
         (["--socket", "s", "--backend", "/nonexistent/libcuda.so.1"], 3, "cannot open the backend"),
-        (["--socket", "s", "--backend", "libm.so.6"], 3, "is no libcuda"),
-        (["--socket", "s", "--backend", "x", "--memory-mb", "-1"], 2, "is no number"),
+        (["--socket", "s", "--backend", "libm.so.6"], 3, "is not a libcuda"),
+        (["--socket", "s", "--backend", "x", "--memory-mb", "-1"], 2, "is not a number"),
         (["--socket", "s", "--backend", "x", "--spin", "often"], 2, "none of auto, always, never"),
     ],
 )
