@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from gputax.plan.cells import Cell
+from gputax.text import milliseconds, number
 
 if TYPE_CHECKING:
     from gputax.measure.duet.pairs import DuetData
@@ -107,7 +108,10 @@ class Progress:
         if not total or not done or not (self._live or self.line.due(RUN_INTERVAL_S)):
             return
         share = min(1.0, done / total)
-        rate, left = f"{self._clock.rate_per_s(done):.4g} samples/s", f"{self._clock.left_s(done, total):.0f} s more"
+        rate, left = (
+            f"{number(self._clock.rate_per_s(done))} samples/s",
+            f"{self._clock.left_s(done, total):.0f} s more",
+        )
         if self.line.terminal or self._live:
             bar = ("#" * round(share * BAR)).ljust(BAR, ".") if not self._live else ""
             self._show(f"{self._title}  {bar} {100 * share:.0f} %  {rate}  whole run {left}".replace("   ", "  "))
@@ -213,7 +217,7 @@ def cell_title(cell: Cell) -> str:
 
 def result_line(figures: CellFigures) -> str:
     """Return one cell's figures in one line."""
-    p90 = "" if figures.p90_ms is None else f", p90 {figures.p90_ms:.4g} ms"
-    p99 = "" if figures.p99_ms is None else f", p99 {figures.p99_ms:.4g} ms"
+    p90 = "" if figures.p90_ms is None else f", p90 {milliseconds(figures.p90_ms)}"
+    p99 = "" if figures.p99_ms is None else f", p99 {milliseconds(figures.p99_ms)}"
     mark = "" if figures.valid else "  INVALID"
-    return f"{figures.throughput_per_s:.4g} samples/s{p90}{p99}  [{figures.device}]{mark}"
+    return f"{number(figures.throughput_per_s)} samples/s{p90}{p99}  [{figures.device}]{mark}"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gputax.errors import CellError
+from gputax.text import digits
 
 # At 70 % load a queue of constant service times stays short; above 80 % its tail grows without warning.
 FIRST_SHARE = 0.7
@@ -40,7 +41,7 @@ def find_rate(capacity_per_s: float, probe: Probe) -> RateSearch:
             return RateSearch(rate, tuple(probes))
         rate *= STEP_DOWN
     raise CellError(
-        f"no server rate down to {rate / STEP_DOWN:.3g}/s kept the latency bound",
+        f"no server rate down to {digits(rate / STEP_DOWN, 3)}/s kept the latency bound",
         next_step="raise the bound with --bound-ms, or give a rate with --qps",
     )
 
@@ -78,7 +79,7 @@ def _bracket(rate: float, holds: Callable[[float], bool]) -> tuple[float, float]
             if not holds(rate * GROW):
                 return rate, rate * GROW
             rate *= GROW
-        raise CellError(f"the server held even {rate:.3g}/s; there is no peak to bracket")
+        raise CellError(f"the server held even {digits(rate, 3)}/s; there is no peak to bracket")
     for _ in range(MAX_GROWTH_STEPS):
         if holds(rate / GROW):
             return rate / GROW, rate

@@ -109,8 +109,17 @@ def _with_unit(value: float | None, unit: str) -> str:
     return wording.DASH if wording.finite(value) is None else f"{wording.number(value)} {UNITS.get(unit, unit)}"
 
 
+def _decided(rows: Sequence[Compared]) -> list[str]:
+    """Return the bound that decided, which is one-sided and so not the printed interval: of the worst verdict."""
+    decided = [
+        row for verdict in ("fail", "pass") for row in rows if row.metric.decides and row.metric.verdict == verdict
+    ]
+    return [f"Decided by {wording.metric_title(row.metric.metric)}: {row.metric.reason}." for row in decided[:1]]
+
+
 def _console_notes(rows: Sequence[Compared]) -> tuple[str, ...]:
-    notes = ["Overhead: positive is worse" + (PAIRED_WORDS if any(row.metric.paired for row in rows) else ".")]
+    notes = _decided(rows) if len({row.cell for row in rows}) == 1 else []
+    notes += ["Overhead: positive is worse" + (PAIRED_WORDS if any(row.metric.paired for row in rows) else ".")]
     if any(row.metric.base_value is None or row.metric.other_value is None for row in rows):
         notes.append(wording.short_floors_note())
     notes += [f"Claim: {claim}." for claim in dict.fromkeys(row.metric.claim for row in rows) if claim]

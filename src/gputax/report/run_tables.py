@@ -184,18 +184,21 @@ def _console_notes(run: RunSource, cells: Sequence[Measured]) -> tuple[str, ...]
 
 
 def _server_note(cell: Measured) -> str:
+    """Return the offered rate, where it comes from, and how to offer it to another server."""
     benchmark = cell.benchmark
     title = wording.cell_title(benchmark.workload, cell.scenario, benchmark.batch_size, benchmark.tenants)
-    batch = f"mean batch {wording.number(benchmark.mean_batch_size)}"
-    text = f"{title}: {wording.number(benchmark.target_qps)}/s offered ({benchmark.rate_source}), {batch}"
+    rate, source = benchmark.target_qps or 0.0, benchmark.rate_source or ""
+    origin = "chosen, not a capacity" if source.startswith("chosen") else source
+    text = (
+        f"{title}: {wording.number(rate)}/s offered ({origin}), mean batch {wording.number(benchmark.mean_batch_size)}"
+    )
     if (benchmark.latency_bound_source or "").startswith("ours"):
-        text += f"; bound {benchmark.latency_bound_source}"
-    if (benchmark.rate_source or "").startswith("given"):
+        text += f", bound {benchmark.latency_bound_source}"
+    if source.startswith("given"):
         return f"{text}."
-    pinned = f"--qps {benchmark.target_qps:.10g}"
-    if benchmark.latency_bound_ms is not None:
-        pinned += f" --bound-ms {benchmark.latency_bound_ms:g}"
-    return f"{text}; to compare servers, pin both: {pinned}"
+    pinned = f"--qps {rate:.0f}" if rate >= 1000.0 else f"--qps {rate:.4g}"
+    bound = benchmark.latency_bound_ms
+    return f"{text}; to compare, pin {pinned}" + ("" if bound is None else f" --bound-ms {bound:g}")
 
 
 def _rate_bounds(cell: Measured) -> tuple[float, float] | None:

@@ -26,6 +26,7 @@ from gputax.plan.cells import Cell
 from gputax.plan.notices import Notice
 from gputax.results.loadgen import LoadGenLog, parse_detail
 from gputax.stats.percentiles import floor_for
+from gputax.text import digits
 
 # A number that carries one of these is no number.
 SPOILING = ("clock-jump", "no-evidence")
@@ -105,18 +106,18 @@ def _measure_server(session: WorkerSession, cell: Cell, pilot: Pilot, view: RunV
     attempts: list[Attempt] = []
     rate, source = _search_rate(session, cell, bound, capacity, attempts, view)
     for attempt in range(MAIN_TRIES):
-        view.phase(f"measuring at {rate:.4g} queries/s, bound {bound.ms:g} ms")
+        view.phase(f"measuring at {digits(rate, 4)} queries/s, bound {bound.ms:g} ms")
         load = server_load(cell, rate, bound, query_count(cell.load, rate, _fewest(cell)))
         measured = _judged(cell, session.apply(load), warmup_s, bound)
         attempts.append(Attempt(rate, "measurement", measured.valid, measured.over_bound_share or 0.0))
         too_fast = measured.log is not None and not measured.log.values.get("early_stopping_met", True)
         if cell.load.qps or measured.valid or not too_fast or attempt == MAIN_TRIES - 1:
             break
-        view.phase(f"{rate:.4g}/s was too fast for the bound; trying {rate * rates.STEP_DOWN:.4g}/s")
+        view.phase(f"{digits(rate, 4)}/s was too fast for the bound; trying {digits(rate * rates.STEP_DOWN, 4)}/s")
         rate *= rates.STEP_DOWN
     lost = [each for each in attempts if each.kind == "measurement" and not each.held and each.rate_per_s != rate]
     if lost:
-        tried = ", ".join(f"{each.rate_per_s:.4g}/s ({100 * each.over_bound_share:.0f} % late)" for each in lost)
+        tried = ", ".join(f"{digits(each.rate_per_s, 4)}/s ({100 * each.over_bound_share:.0f} % late)" for each in lost)
         note = Notice("rate-stepped-down", f"measured before and too fast for the bound: {tried}", float(len(lost)))
         measured = dataclasses.replace(measured, notices=(*measured.notices, note))
     return dataclasses.replace(measured, attempts=tuple(attempts), rate_source=source)
@@ -131,7 +132,7 @@ def _search_rate(
         return plan.qps, "given by --qps"
 
     def probe(rate: float, repeat: int) -> bool:
-        view.phase(f"probing {rate:.4g} queries/s")
+        view.phase(f"probing {digits(rate, 4)} queries/s")
         queries = max(_fewest(cell) if plan.find_peak else FEWEST_QUERIES, int(PROBE_S * rate))
         probed = _judged(cell, session.apply(server_load(cell, rate, bound, queries, seed_offset=repeat)), 0.0, bound)
         late = probed.over_bound_share or 0.0
@@ -141,12 +142,13 @@ def _search_rate(
 
     if plan.find_peak:
         search = rates.find_peak(capacity_per_s, probe)
-        return search.rate_per_s, f"peak: {search.rate_per_s:.4g}/s held, {search.first_failing_per_s:.4g}/s did not"
+        failing = digits(search.first_failing_per_s or 0.0, 4)
+        return search.rate_per_s, f"peak: {digits(search.rate_per_s, 4)}/s held, {failing}/s did not"
     rate = rates.FIRST_SHARE * capacity_per_s
     measurement_s = query_count(plan, rate, _fewest(cell)) / rate
     if measurement_s >= PROBE_WORTH * max(PROBE_S, FEWEST_QUERIES / rate):
         rate = rates.find_rate(capacity_per_s, probe).rate_per_s
-    return rate, f"chosen by gputax from the pilot's {capacity_per_s:.4g} samples/s; it is no capacity"
+    return rate, f"chosen by gputax from the pilot's {digits(capacity_per_s, 4)} samples/s; it is no capacity"
 
 
 def _fewest(cell: Cell) -> int:

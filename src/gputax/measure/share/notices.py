@@ -10,6 +10,7 @@ from gputax.measure.share.group import Proof, Released
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
 from gputax.stats.shared import Served, Window, jain_index
+from gputax.text import digits
 from gputax.worker.probes.disturbance import Limits
 
 ENOUGH_OVERLAP = 0.9
@@ -68,8 +69,8 @@ def _uneven(each: Sequence[Served]) -> Iterator[Notice]:
     best, worst = max(rates), min(rates)
     yield Notice(
         "uneven-tenants",
-        f"tenants were served unevenly (Jain {jain:.2g}): tenant {rates.index(best) + 1} got {best:.3g}/s, "
-        f"tenant {rates.index(worst) + 1} {worst:.3g}/s, a factor of {best / worst:.2g}",
+        f"tenants were served unevenly (Jain {jain:.2g}): tenant {rates.index(best) + 1} got {digits(best, 3)}/s, "
+        f"tenant {rates.index(worst) + 1} {digits(worst, 3)}/s, a factor of {digits(best / worst, 2)}",
         best / worst,
     )
 
