@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gputax.errors import unknown_name
+from gputax.plan.engines import DEFAULT_ENGINE
 
 Scenario = Literal["offline", "server", "single-stream", "multi-stream", "saturate"]
 Device = Literal["auto", "cpu", "cuda", "software"]
@@ -48,7 +49,7 @@ class Setup:
     """What a worker must prepare before it can measure: equal setups may share one worker."""
 
     workload: str
-    engine: str = "onnx"
+    engine: str = DEFAULT_ENGINE
     device: str = "auto"
     precision: str = "fp32"
     threads: int = 0

@@ -69,6 +69,7 @@ ENGINES: dict[str, EngineKind] = {
         ),
     )
 }  # fmt: skip
+DEFAULT_ENGINE = "onnx"
 USER_ENGINES: tuple[str, ...] = tuple(name for name, kind in ENGINES.items() if not kind.internal)
 
 SYNONYMS = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from gputax.plan.engines import DEFAULT_ENGINE
+
 MICRO = "micro"
 ENGINE = "driver"
 Kind = Literal["operation", "launch", "synchronise", "allocate", "copy-in", "copy-out"]
@@ -57,7 +59,7 @@ OPERATIONS: dict[str, MicroOperation] = {
 
 def engine_for(workload: str, given: str) -> str:
     """Return the engine: the one that was given, else the one that the workload has."""
-    return given or (ENGINE if workload in OPERATIONS else "onnx")
+    return given or (ENGINE if workload in OPERATIONS else DEFAULT_ENGINE)
 
 
 def is_micro(workload: str) -> bool:

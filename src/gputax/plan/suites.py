@@ -25,7 +25,7 @@ from gputax.plan.cells import (
     scenario_named,
 )
 from gputax.plan.driver import refuse_driver_contradictions
-from gputax.plan.engines import ENGINES, parse_engine
+from gputax.plan.engines import DEFAULT_ENGINE, ENGINES, parse_engine
 from gputax.plan.workloads import workload_facts
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -195,7 +195,7 @@ def _refuse_contradictions(
         )
     if setup["weights"] and len(workloads) > 1:
         raise UsageError("--weights is one model's file, but several workloads are named")
-    if setup["weights"] and not ENGINES[parse_engine(setup["engine"] or "onnx").name].takes_weights:
+    if setup["weights"] and not ENGINES[parse_engine(setup["engine"] or DEFAULT_ENGINE).name].takes_weights:
         raise UsageError("--weights takes an ONNX file, which only --engine onnx can run")
 
 

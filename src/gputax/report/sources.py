@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
-
 from gputax.errors import ResultsError
 from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
 from gputax.report.sample_files import ALL_READABLE, Unreadable, unreadable
 from gputax.report.wording import plain
+from gputax.results.documents import base
 from gputax.results.documents.comparison import COMPARISON_NAME, Comparison
 from gputax.results.documents.run import RECORD_NAME, Benchmark, RunRecord
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
@@ -25,7 +24,7 @@ from gputax.results.store import file_inside, read_document, read_samples
 DUET_SAMPLES = ("samples-a.parquet", "samples-b.parquet")
 DOCUMENTS = (RECORD_NAME, COMPARISON_NAME, SHARING_NAME)
 Telemetry = dict[str, list[float | None]]
-Document = TypeVar("Document", bound=BaseModel)
+Document = TypeVar("Document", bound=base.Document)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from gputax.measure.neighbours.cell import CellResult
 from gputax.measure.neighbours.slots import ORDER
 from gputax.plan.cells import Cell, LoadPlan
 from gputax.plan.claims import device_label
+from gputax.plan.engines import DEFAULT_ENGINE
 from gputax.plan.neighbours import AGGRESSORS, family_of
 from gputax.plan.techniques import TECHNIQUES, SharePlan
 from gputax.results.documents.sharing import IsolationRow, SharingRecord
@@ -71,7 +72,7 @@ def described_by(
         update={
             "device": device,
             "device_label": device_label(device, device_name_of(described, facts)),
-            "claim": claim_of(record.workload, "saturate", str(facts.get("engine", "onnx")), facts),
+            "claim": claim_of(record.workload, "saturate", str(facts.get("engine", DEFAULT_ENGINE)), facts),
             "fingerprint": {
                 "host": host_of(described),
                 "gpus": described.gpus,
