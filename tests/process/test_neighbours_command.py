@@ -115,7 +115,7 @@ def test_a_known_slowdown_is_found_and_kept(tmp_path: Path) -> None:
     assert not kept["counted"][np.r_[True, np.diff(kept["slot"]) > 0]].any(), "the first run of a slot is dropped"
     with pytest.raises(UsageError, match="complete already"):
         measured(Neighbourhood(tmp_path), given)
-    with pytest.raises(UsageError, match="another experiment"):
+    with pytest.raises(UsageError, match="another sharing experiment"):
         measured(Neighbourhood(tmp_path), request(tmp_path, "memory"))
 
 

@@ -79,7 +79,7 @@ def test_an_experiment_on_the_cpu(gputax: Gputax, tmp_path: Path) -> None:
     assert "complete already" in again.stderr
     other = gputax(*CPU, "--slices", "9")
     assert other.returncode == 2
-    assert "another experiment" in other.stderr
+    assert "another sharing experiment" in other.stderr
 
 
 def test_tenants_behind_one_proxy(gputax: Gputax, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_without_permission_a_named_quota_is_refused_and_a_default_one_is_left_o
     assert not (tmp_path / "o").exists()
     default = call()
     assert default.returncode == 0, default.stderr
-    assert "cpu-quota is left out" in default.stderr
+    assert "cpu-quota was left out" in default.stderr
     assert "cpu-quota was left out" in " ".join(default.stdout.split())
     assert {cell.technique for cell in read_document(SHARING, tmp_path / "o").cells} == {"cpu-shared"}
 

@@ -128,7 +128,6 @@ class Experiment(Generic[Resumable]):
     def cell(self, name: str, shown: Cell, number: int) -> Iterator[None]:
         """Measure one cell inside; where it fails, that is kept and the next one goes on."""
         self.view.cell_started(shown, number)
-        self.store.append_event("cell started", cell=name)
         try:
             yield
         except CellError as error:

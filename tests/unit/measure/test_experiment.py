@@ -76,7 +76,7 @@ def test_what_was_measured_is_on_disk_with_its_diary_and_the_files_of_its_place(
     assert read_document(SHARING, tmp_path / "o") == record
     assert record.sessions == (record.timestamp,)
     assert (tmp_path / "o/manifests/pod.yaml").exists()
-    assert events(tmp_path / "o") == ["test started", *["cell started", "cell ended"] * 3, "test ended"]
+    assert events(tmp_path / "o") == ["test started", *["cell ended"] * 3, "test ended"]
     assert not (tmp_path / "o/.lock").exists()
 
 

@@ -124,6 +124,7 @@ class _Neighbours:
         for cell, part in parts.items():
             if cell not in done:
                 number = self._cells.index(cell)
+                self._experiment.store.append_event("cell started", cell=cell)
                 with self._experiment.cell(cell, self._shown[number], number + 1):
                     self._experiment.ended(cell, valid=part())
 
