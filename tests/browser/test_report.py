@@ -110,14 +110,14 @@ def test_the_page_never_scrolls_sideways(browser: Browser, page: Path, width: in
 def test_on_a_phone_the_answer_is_read_without_scrolling_sideways(browser: Browser, page: Path) -> None:
     browser.open(page, width=390)
     over = browser.run(
-        "[...document.querySelectorAll('#answer h1, #answer td, #answer tbody th')].filter(cell => {"
+        "[...document.querySelectorAll('h1, .numbers dd, .cards td, .cards tbody th')].filter(cell => {"
         " const box = cell.getBoundingClientRect();"
         " return box.right > innerWidth + 1 || box.left < 0 || box.width < 20 })"
         ".map(cell => cell.textContent)"
     )
     assert over == []
-    assert browser.run("getComputedStyle(document.querySelector('#answer td'), '::before').content") != "none"
-    assert browser.run("parseFloat(getComputedStyle(document.querySelector('#answer td')).fontSize)") >= 12
+    assert browser.run("getComputedStyle(document.querySelector('.cards td'), '::before').content") != "none"
+    assert browser.run("parseFloat(getComputedStyle(document.querySelector('.cards td')).fontSize)") >= 12
 
 
 def test_numbers_stay_on_one_line_on_a_desk(browser: Browser, page: Path) -> None:

@@ -67,7 +67,7 @@ def test_every_chart_is_drawn_and_no_text_of_it_is_cut_off(browser: Browser, pag
     browser.run(OPEN_ALL)
     kinds = browser.run("[...document.querySelectorAll('figure')].map(each => each.id.replace(/-\\d+$/, ''))")
     assert {name: kinds.count(name) for name in set(kinds)} == {
-        "overhead": 1, "pairs": 1, "sharing-latency": 3, "sharing-p99": 3, "sharing-throughput": 3,
+        "overview": 1, "pairs": 1, "sharing-latency": 3, "sharing-p99": 3, "sharing-throughput": 3,
         "sharing-fairness": 3, "neighbours": 3,
     }  # fmt: skip
     cut = browser.run(

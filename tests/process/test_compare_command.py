@@ -264,6 +264,10 @@ def test_results_are_never_overwritten(place: Path, compare: Compare, out: str) 
         (["a", "b", "--suite", "quik"], "did you mean 'quick'"),
         (["a", "b", "--json", "--format", "html"], "contradict"),
         (["a", "b", "--format", "html", "--out", "x.json"], "no name for html"),
+        (
+            ["a", "b", "--out", "x.pdf"],
+            "unknown kind of report '.pdf' did you mean '.md'? known: .html, .md, .json",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_refused_before_anything_is_read(words: list[str], complaint: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 import click
 
 from gputax.cli.duet import exit_code
-from gputax.errors import UsageError
+from gputax.errors import UsageError, unknown_name
 from gputax.plan.suites import wanted_budgets
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ RESULT_FILES = (
     "mlperf_log_detail.txt",
     "mlperf_log_summary.txt",
 )
-_FORMAT_OF_SUFFIX = {".json": "json", ".md": "markdown", ".html": "html"}
+_FORMAT_OF_SUFFIX = {".html": "html", ".md": "markdown", ".json": "json", ".txt": "table"}
 
 
 @click.command()
@@ -88,8 +88,16 @@ def compare(
 def _format(format_name: str | None, as_json: bool, out: Path | None) -> str:
     if as_json and format_name not in (None, "json"):
         raise UsageError(f"--json and --format {format_name} contradict each other", next_step="use one of them")
-    by_suffix = _FORMAT_OF_SUFFIX.get(out.suffix.lower(), "table") if out is not None else "table"
-    return "json" if as_json else format_name or by_suffix
+    if as_json:
+        return "json"
+    if format_name:
+        return format_name
+    # A file of results is refused for what it is, not for its name.
+    if out is None or out.is_dir() or not out.suffix or out.name in RESULT_FILES:
+        return "table"
+    if out.suffix.lower() not in _FORMAT_OF_SUFFIX:
+        raise unknown_name("kind of report", out.suffix, _FORMAT_OF_SUFFIX)
+    return _FORMAT_OF_SUFFIX[out.suffix.lower()]
 
 
 def _files(out: Path | None, format_name: str) -> dict[Path, str]:
@@ -101,7 +109,8 @@ def _files(out: Path | None, format_name: str) -> dict[Path, str]:
         report = {out / reports[format_name]: format_name} if format_name in reports else {}
         return {out / COMPARISON_NAME: "json", **report}
     by_suffix = _FORMAT_OF_SUFFIX.get(out.suffix.lower(), format_name)
-    if by_suffix != format_name:
+    # A text may hold any of them.
+    if by_suffix != format_name and by_suffix != "table":
         raise UsageError(f"--out {out.name} is no name for {format_name}", next_step="drop --format, or rename --out")
     return {out: format_name}
 

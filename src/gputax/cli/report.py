@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gputax.report.output import Format
 
 # As in report.output; repeated so that --help imports neither numpy nor pydantic.
-FORMATS: tuple[Format, ...] = ("html", "markdown", "json", "csv", "table")
+FORMATS: tuple[Format, ...] = ("html", "markdown", "json", "csv", "table", "svg")
 
 
 @click.command()
@@ -31,7 +31,8 @@ def report(directories: tuple[str, ...], out: str, kind: str, as_json: bool, ove
 
     DIR is a result directory, a directory of result directories, or a comparison's file. Name several to see them
     together: runs bring distributions and telemetry, comparisons bring verdicts. A report of gputax is written anew
-    in place; any other file stays. With several DIRs report.html goes into the present directory.
+    in place; any other file stays. With several DIRs report.html goes into the present directory. svg is the first
+    chart of the page alone.
     """
     chosen = _format(kind, as_json, out)
     from gputax.report.sources import read_sources

@@ -1,4 +1,4 @@
-"""The answer: one sentence and one table, each layer judged by what decides it; pure."""
+"""The answer: each layer by its typical cost, with the metric that decides its verdict beside it; pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gputax.plan.micro import OPERATIONS
 from gputax.report import wording
 from gputax.report.comparison_tables import metrics_table, overhead_cell, pairs_cell, reason, verdict_cell
 from gputax.report.grouping import Compared, Pair
@@ -29,25 +30,69 @@ LAYER_COLUMNS = (
 )
 
 
+# What a user feels comes first: a model before single calls of the driver, one request before a batch.
+TYPICAL_OPERATION = "micro:operation"
+SCENARIO_ORDER = ("single-stream", "server", "multi-stream", "offline", "saturate")
+LATENCY_ORDER = ("latency_p50", "latency_mean", "latency_p90", "latency_p95", "latency_p99", "throughput")
+RATE_ORDER = ("throughput", "latency_mean", *LATENCY_ORDER)
+MetricKey = tuple[str, str, int | None, str]
+
+
 @dataclass(frozen=True)
 class LayerAnswer:
     """What one pair of sides comes to."""
 
     pair: Pair
     verdict: Verdict
+    """That of the decisive metric: what is typical may pass while something else fails."""
     decisive: Compared
     """The metric that decides: the worst verdict, and of those the nearest to or furthest over its budget."""
+    typical: Compared
+    """The metric that stands for the layer: what its user feels, and the same one in every layer that has it."""
+
+    @property
+    def hidden(self) -> bool:
+        """Whether something that is not typical has a worse verdict."""
+        return self.verdict != self.typical.metric.verdict
 
 
-def layer_answer(pair: Pair) -> LayerAnswer:
-    """Return the verdict on a pair: that of its worst metric.
+def layer_answers(pairs: Sequence[Pair]) -> list[LayerAnswer]:
+    """Return the answer of every pair, by one metric for all of them as far as they share one.
 
     A percentile that was refused for want of samples decides nothing unless a budget names it: `gputax duet` and
     `gputax compare` exit by the same rule. It is said beside the answer.
     """
-    judged = [row for row in pair.rows if row.metric.decides] or list(pair.rows)
-    decisive = min(judged, key=lambda row: (SEVERITY.index(row.metric.verdict), -_share_of_budget(row)))
-    return LayerAnswer(pair, decisive.metric.verdict, decisive)
+    known = [{_key(row): row for row in reversed(pair.rows) if _has_number(row)} for pair in pairs]
+    keys = list(dict.fromkeys(key for rows in known for key in reversed(rows)))
+    keys.sort(key=lambda key: (-sum(key in rows for rows in known), _felt(key)))
+    answers = []
+    for pair, rows in zip(pairs, known, strict=True):
+        judged = [row for row in pair.rows if row.metric.decides] or list(pair.rows)
+        decisive = min(judged, key=lambda row: (SEVERITY.index(row.metric.verdict), -_share_of_budget(row)))
+        typical = next((rows[key] for key in keys if key in rows), decisive)
+        answers.append(LayerAnswer(pair, decisive.metric.verdict, decisive, typical))
+    return answers
+
+
+def _key(row: Compared) -> MetricKey:
+    metric = row.metric
+    return metric.workload, metric.scenario, metric.batch_size, metric.metric
+
+
+def _has_number(row: Compared) -> bool:
+    return row.metric.decides and wording.finite(row.metric.overhead_percent) is not None
+
+
+def _felt(key: MetricKey) -> tuple[int, ...]:
+    """Return the place of a metric among those that may stand for a layer, the best first."""
+    workload, scenario, batch_size, metric = key
+    by_workload = 0 if workload not in OPERATIONS else 1 if workload == TYPICAL_OPERATION else 2
+    order = RATE_ORDER if scenario in ("offline", "saturate") else LATENCY_ORDER
+    return by_workload, _place(scenario, SCENARIO_ORDER), _place(metric, order), batch_size or 0
+
+
+def _place(name: str, order: Sequence[str]) -> int:
+    return order.index(name) if name in order else len(order)
 
 
 def _share_of_budget(row: Compared) -> float:
@@ -59,21 +104,23 @@ def _share_of_budget(row: Compared) -> float:
 
 
 def answer_sentence(answers: Sequence[LayerAnswer]) -> Fact:
-    """Return the answer in one sentence, with the tone of the worst verdict."""
+    """Return the answer in words, with the tone of the worst verdict."""
     worst = min((answer.verdict for answer in answers), key=SEVERITY.index)
     if len(answers) == 1:
         return Fact(_single(answers[0]), worst)
+    name_device = several_devices(answers)
     clauses = []
     for verdict in SEVERITY:
-        chosen = [answer for answer in answers if answer.verdict == verdict]
+        chosen = [answer for answer in answers if answer.typical.metric.verdict == verdict]
         if chosen:
-            clauses.append(_clause(chosen, verdict, several_devices(answers)))
+            clauses.append(_clause(chosen, verdict, name_device))
+    clauses += [f"{_label(answer, name_device)}, worst: {worst_words(answer)}" for answer in answers if answer.hidden]
     return Fact("; ".join(clauses) + ".", worst)
 
 
 def _clause(answers: list[LayerAnswer], verdict: Verdict, name_device: bool) -> str:
     one = len(answers) == 1
-    budget = f"its budget of {wording.budget(answers[0].decisive.metric)}" if one else "their budgets"
+    budget = f"its budget of {wording.budget(answers[0].typical.metric)}" if one else "their budgets"
     words: dict[Verdict, str] = {
         "pass": f"is within {budget}" if one else f"are within {budget}",
         "fail": f"is over {budget}" if one else f"are over {budget}",
@@ -84,10 +131,30 @@ def _clause(answers: list[LayerAnswer], verdict: Verdict, name_device: bool) -> 
 
 
 def _named(answer: LayerAnswer, name_device: bool) -> str:
-    name = wording.on_device(answer.pair.other.label, answer.pair.devices) if name_device else answer.pair.other.label
-    cost = wording.short_overhead(answer.decisive.metric)
-    known = cost != wording.DASH and answer.verdict != "not comparable"
+    name = _label(answer, name_device)
+    cost = wording.short_overhead(answer.typical.metric)
+    known = cost != wording.DASH and answer.typical.metric.verdict != "not comparable"
     return f"{name} ({cost})" if known else name
+
+
+def _label(answer: LayerAnswer, name_device: bool) -> str:
+    label = answer.pair.other.label
+    return wording.on_device(label, answer.pair.devices) if name_device else label
+
+
+def worst_words(answer: LayerAnswer) -> str:
+    """Return the decisive metric with its cost and its verdict, e.g. `p50 latency of X +41 % (budget 5 %), ✗ fail`."""
+    metric = answer.decisive.metric
+    cost = wording.short_overhead(metric)
+    if cost == wording.DASH:
+        return f"{metric_words(answer.decisive)}, {wording.marked(metric.verdict)}: {metric.reason}"
+    return f"{metric_words(answer.decisive)} {cost} (budget {wording.budget(metric)}), {wording.marked(metric.verdict)}"
+
+
+def metric_words(row: Compared) -> str:
+    """Return a metric with its cell; of a driver's operation without the scenario, which is the same for all."""
+    cell = row.metric.workload if row.metric.workload in OPERATIONS else row.cell
+    return f"{wording.metric_title(row.metric.metric)} of {cell}"
 
 
 def several_devices(answers: Sequence[LayerAnswer]) -> bool:
@@ -96,20 +163,21 @@ def several_devices(answers: Sequence[LayerAnswer]) -> bool:
 
 
 def _single(answer: LayerAnswer) -> str:
-    metric, pair = answer.decisive.metric, answer.pair
+    metric, pair = answer.typical.metric, answer.pair
     cost, budget = wording.metric_overhead(metric), wording.budget(metric)
-    measure = f"{wording.metric_title(metric.metric)} of {answer.decisive.cell}"
+    measure = f"{wording.metric_title(metric.metric)} of {answer.typical.cell}"
     head = f"{pair.other.label} costs {cost} over {pair.base.label} in {measure}"
-    match answer.verdict:
+    also = f" Worst: {worst_words(answer)}." if answer.hidden else ""
+    match metric.verdict:
         case "pass":
-            return f"{head}: within its budget of {budget}{_not_judged(pair)}."
+            return f"{head}: within its budget of {budget}{_not_judged(pair)}.{also}"
         case "fail":
             return f"{head}: over its budget of {budget}."
         case "not comparable":
             return f"{pair.other.label} cannot be compared with {pair.base.label}: {reason(metric)}."
     if cost == wording.DASH:
         return f"Undecided, what {pair.other.label} costs over {pair.base.label}: {metric.reason}."
-    return f"{head}: undecided against its budget of {budget}{_still_needed(answer.decisive)}."
+    return f"{head}: undecided against its budget of {budget}{_still_needed(answer.typical)}.{also}"
 
 
 def _not_judged(pair: Pair) -> str:

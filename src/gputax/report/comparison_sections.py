@@ -36,31 +36,15 @@ MOST_OPEN_CHARTS = 4
 
 
 def answer_charts(answers: Sequence[LayerAnswer]) -> tuple[Chart, ...]:
-    """Return the overheads against their budgets, a chart for each device: by layer, or by metric of the only one."""
-    by_device: dict[tuple[str, ...], list[LayerAnswer]] = {}
-    for answer in answers:
-        by_device.setdefault(answer.pair.devices, []).append(answer)
-    charts = []
-    for devices, group in by_device.items():
-        title, rows = _overhead_rows(group)
-        spec = overhead_chart(title, distinct(rows))
-        if spec is not None:
-            charts.append(Chart("overhead", wording.on_device(title, devices), spec, OVERHEAD_CAPTION, headline=True))
-    return tuple(charts)
-
-
-def _overhead_rows(answers: Sequence[LayerAnswer]) -> tuple[str, list[tuple[str, Compared]]]:
-    if len(answers) == 1:
-        rows = [(f"{wording.metric_title(row.metric.metric)}\n{row.cell}", row) for row in answers[0].pair.rows]
-        return answers[0].pair.title, rows
-    one_base = len({answer.pair.base.label for answer in answers}) == 1
-    return "Cost of each layer against its budget", [
-        (
-            answer.pair.other.label + ("" if one_base else f"\nagainst {answer.pair.base.label}"),
-            answer.decisive,
-        )
-        for answer in answers
-    ]
+    """Return every metric of the only layer against its budget; several layers are in the first chart."""
+    if len(answers) != 1 or len(answers[0].pair.rows) < 2:
+        return ()
+    pair = answers[0].pair
+    rows = [(f"{wording.metric_title(row.metric.metric)}\n{row.cell}", row) for row in pair.rows]
+    spec = overhead_chart(pair.title, distinct(rows))
+    if spec is None:
+        return ()
+    return (Chart("overhead", wording.on_device(pair.title, pair.devices), spec, OVERHEAD_CAPTION, headline=True),)
 
 
 def distinct(rows: Sequence[tuple[str, Compared]]) -> list[tuple[str, Compared]]:
@@ -74,8 +58,12 @@ def distinct(rows: Sequence[tuple[str, Compared]]) -> list[tuple[str, Compared]]
 
 
 def layers_section(rows: Sequence[Compared]) -> Section | None:
-    """Return the waterfall of every cell that has at least two layers."""
-    charts = []
+    """Return the waterfall of every cell that has at least two layers.
+
+    Where nothing says which layer lies on which, all of them begin at the base: a table says that, a waterfall not.
+    """
+    charts: list[Chart] = []
+    tables: list[Table] = []
     for (cell, devices), group in by_cell(rows).items():
         metric = headline_metric(group)
         if metric is None:
@@ -83,6 +71,10 @@ def layers_section(rows: Sequence[Compared]) -> Section | None:
         found = waterfalls([row for row in group if row.metric.metric == metric])
         for waterfall in found:
             if len(waterfall.steps) < 2:
+                continue
+            table = layers_table(cell, metric, devices, [waterfall])
+            if not waterfall.stacked:
+                tables.append(table)
                 continue
             title = f"{cell}: {wording.metric_title(metric)}"
             derived = any(step.derived for step in waterfall.steps)
@@ -93,10 +85,12 @@ def layers_section(rows: Sequence[Compared]) -> Section | None:
                     waterfall_chart(title, devices, waterfall),
                     WATERFALL_CAPTION + (DERIVED_CAPTION if derived else ""),
                     headline=True,
-                    table=layers_table(cell, metric, devices, [waterfall]),
+                    table=table,
                 )
             )
-    return Section("layers", "What each layer costs on its own", charts=tuple(charts)) if charts else None
+    if not charts and not tables:
+        return None
+    return Section("layers", "What each layer costs on its own", charts=tuple(charts), tables=tuple(tables))
 
 
 def metrics_section(pairs: Sequence[Pair]) -> Section | None:

@@ -47,6 +47,11 @@ class Waterfall:
     root: str
     steps: tuple[Step, ...]
 
+    @property
+    def stacked(self) -> bool:
+        """Whether any layer is known to lie on another one instead of on the root."""
+        return any(step.parent != self.root for step in self.steps)
+
 
 def waterfalls(rows: Sequence[Compared]) -> tuple[Waterfall, ...]:
     """Return the layers of one cell and metric; comparisons that share no side give one waterfall each."""

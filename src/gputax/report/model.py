@@ -141,9 +141,52 @@ class Fact:
 
 
 @dataclass(frozen=True)
+class OverviewRow:
+    """A row of the first chart: a layer against its base, a cell, or tenants that share a device."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    text: str
+    """The value with its interval and its verdict."""
+    tip: str
+    """The row in one sentence."""
+    mark: float | None = None
+    """The budget, where there is one, in the unit of the value."""
+    tone: Tone = ""
+    beside: str = ""
+    worst: str = ""
+    """The metric of the layer that is nearest to its budget or furthest over it."""
+    worst_tone: Tone = ""
+    own: str = ""
+    """Its metric and device, where the rows do not share one."""
+
+
+@dataclass(frozen=True)
+class KeyNumber:
+    """One of the three numbers below the first chart."""
+
+    text: str
+    label: str
+    device: str
+    """Told beside it where the report has several."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The first screen: a title of at most twelve words, one chart and three numbers."""
+
+    title: Fact
+    chart: Chart | None = None
+    numbers: tuple[KeyNumber, ...] = ()
+
+
+@dataclass(frozen=True)
 class Report:
     """All that is shown: the answer first, then what it rests on."""
 
+    overview: Overview
     question: str
     answer: Fact
     facts: tuple[Fact, ...]
@@ -177,5 +220,10 @@ class Report:
 
     @property
     def charts(self) -> tuple[Chart, ...]:
-        """Every chart, the answer's first."""
-        return (*self.answer_charts, *(chart for section in self.sections for chart in section.charts))
+        """Every chart, that of the first screen first."""
+        first = () if self.overview.chart is None else (self.overview.chart,)
+        return (
+            *first,
+            *self.answer_charts,
+            *(chart for section in self.sections for chart in section.charts),
+        )

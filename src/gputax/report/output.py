@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from gputax import __version__
-from gputax.errors import UsageError, unknown_name
+from gputax.errors import ResultsError, UsageError, unknown_name
 from gputax.report.exporters.console_text import write_console
 from gputax.report.exporters.csv_text import FIRST_COLUMNS, csv_text
 from gputax.report.exporters.html_page import html_page
@@ -21,7 +21,7 @@ from gputax.results.documents.run import RECORD_NAME
 from gputax.results.documents.sharing import SHARING_NAME
 from gputax.results.files import disk_error, write_text
 
-Format = Literal["html", "markdown", "json", "csv", "table"]
+Format = Literal["html", "markdown", "json", "csv", "table", "svg"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 SUFFIXES: dict[str, Format] = {
     ".html": "html",
@@ -31,6 +31,7 @@ SUFFIXES: dict[str, Format] = {
     ".json": "json",
     ".csv": "csv",
     ".txt": "table",
+    ".svg": "svg",
 }
 # Each stands in the first lines of what we write; a text table has no room for one.
 SIGNS = ('<meta name="generator" content="gputax ', MARKER, '"generator": "gputax ', ",".join(FIRST_COLUMNS) + ",")
@@ -58,9 +59,23 @@ def report_text(report: Report, kind: Format) -> str:
             return json_text(report)
         case "csv":
             return csv_text(report)
+        case "svg":
+            return _picture(report)
     stream = io.StringIO()
     write_console(report, stream)
     return stream.getvalue()
+
+
+def _picture(report: Report) -> str:
+    """Return the first chart alone; without our version, so that the same results always give the same bytes."""
+    chart = report.overview.chart
+    if chart is None:
+        raise ResultsError(
+            "there is nothing to draw: no number was measured",
+            where=", ".join(report.sources),
+            next_step="--format table says why",
+        )
+    return standalone_svg(chart, MARKER.removeprefix("<!-- "))
 
 
 def save_report(report: Report, kind: Format, path: Path, *, overwrite: bool = False) -> tuple[Path, ...]:

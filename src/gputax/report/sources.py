@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gputax.errors import ResultsError
+from gputax.errors import GputaxError, ResultsError
 from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
 from gputax.report.sample_files import ALL_READABLE, Unreadable, unreadable
 from gputax.report.wording import plain
@@ -48,6 +48,13 @@ class ComparisonSource:
     comparison: Comparison
     curves: tuple[Curve | None, ...] = ()
     """Of a duet: the latencies of each side over all pairs."""
+    side_stamps: tuple[str, ...] = ()
+    """When its sides were measured, as the files that were compared say; empty where none of them does."""
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """When it was measured: a duet measures when it compares, and files were measured before."""
+        return (self.comparison.timestamp,) if self.comparison.kind == "duet" else self.side_stamps
 
 
 @dataclass(frozen=True)
@@ -117,11 +124,29 @@ def read_run(directory: Path) -> RunSource:
 
 def read_compared(path: Path) -> ComparisonSource:
     """Read a comparison document and the samples that a duet left beside it."""
-    comparison = read_comparison(path)
+    source = comparison_source(str(path), read_comparison(path))
     files = [path.parent / name for name in DUET_SAMPLES]
-    if comparison.kind != "duet" or not all(file.is_file() for file in files):
-        return ComparisonSource(str(path), comparison)
-    return ComparisonSource(str(path), comparison, tuple(_read_curve(file) for file in files))
+    if source.comparison.kind != "duet" or not all(file.is_file() for file in files):
+        return source
+    return replace(source, curves=tuple(_read_curve(file) for file in files))
+
+
+def comparison_source(path: str, comparison: Comparison) -> ComparisonSource:
+    """Return the comparison with the times that the files it compared name, as far as they are still there."""
+    if comparison.kind == "duet":
+        return ComparisonSource(path, comparison)
+    stamps = [_stamp_of(Path(side.source)) for side in comparison.sides if side.source]
+    return ComparisonSource(path, comparison, side_stamps=tuple(stamp for stamp in stamps if stamp))
+
+
+def _stamp_of(path: Path) -> str:
+    """Return the time that a run record names; nothing for a file that is gone, or that names none."""
+    try:
+        data = read_json(path / RECORD_NAME if path.is_dir() else path)
+    except GputaxError:
+        return ""
+    stamp = data.get("timestamp") if isinstance(data, dict) else None
+    return plain(stamp) if isinstance(stamp, str) else ""
 
 
 def read_comparison(path: Path) -> Comparison:
@@ -169,7 +194,7 @@ def cleaned(sources: Sources) -> Sources:
             for run in sources.runs
         ),
         tuple(
-            ComparisonSource(plain(each.path), _clean_document(each.comparison), each.curves)
+            replace(each, path=plain(each.path), comparison=_clean_document(each.comparison))
             for each in sources.comparisons
         ),
         tuple(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gputax.errors import ResultsError
 from gputax.report import wording
-from gputax.report.answers import LayerAnswer, answer_sentence, answer_table, layer_answer
+from gputax.report.answers import LayerAnswer, answer_sentence, answer_table, layer_answers
 from gputax.report.comparison_sections import (
     answer_charts,
     layers_section,
@@ -20,6 +20,7 @@ from gputax.report.grouping import Measured, compared, measured_cells, pairs_of
 from gputax.report.model import Chart, Fact, Report, Section, Table
 from gputax.report.neighbour_tables import neighbours_table
 from gputax.report.notices import commands_of, facts_of, remarks_of, warnings_of
+from gputax.report.overview import overview_of
 from gputax.report.run_sections import (
     cells_section,
     latency_section,
@@ -41,13 +42,13 @@ from gputax.report.sharing_sections import (
     tenants_section,
 )
 from gputax.report.sharing_tables import answer_table as sharing_table
-from gputax.report.sources import ComparisonSource, Sources, cleaned
+from gputax.report.sources import Sources, cleaned, comparison_source
 from gputax.results.documents.comparison import Comparison
 
 
 def report_on(comparison: Comparison, where: str = "") -> Report:
     """Return the report of one comparison that was just made."""
-    return build_report(Sources(comparisons=(ComparisonSource(where, comparison),)))
+    return build_report(Sources(comparisons=(comparison_source(where, comparison),)))
 
 
 def build_report(sources: Sources) -> Report:
@@ -57,7 +58,7 @@ def build_report(sources: Sources) -> Report:
     cells = measured_cells(sources.runs)
     shared = experiments_of(sources.sharing)
     pairs = pairs_of(rows)
-    answers = [layer_answer(pair) for pair in pairs]
+    answers = layer_answers(pairs)
     told = sharing_answers(shared, name_device=len(_devices(sources)) > 1)
     if not rows and not cells and not told and not _failures(sources):
         raise ResultsError(
@@ -83,7 +84,9 @@ def build_report(sources: Sources) -> Report:
     )
     sentences = [answer_sentence(answers)] if answers else []
     sentences += told or ([] if answers else [_runs_sentence(sources, cells)])
+    measured = _measured(sources)
     report = Report(
+        overview=overview_of(answers, cells, shared, sources.comparisons, fallback=sentences[0], measured=measured),
         question=_question(sources, answers, shared if told else ()),
         answer=sentences[0],
         more_answers=tuple(sentences[1:]),
@@ -96,7 +99,7 @@ def build_report(sources: Sources) -> Report:
         remarks=remarks_of(sources),
         commands=commands_of(sources),
         sources=_places(sources),
-        measured=_measured(sources),
+        measured=measured,
     )
     return _with_names(report)
 
@@ -176,11 +179,15 @@ def _places(sources: Sources) -> tuple[str, ...]:
 
 
 def _measured(sources: Sources) -> str:
+    """Return when the numbers were measured, which for compared files is not when they were compared."""
     stamps = [run.record.timestamp for run in sources.runs]
-    stamps += [source.comparison.timestamp for source in sources.comparisons]
+    stamps += [stamp for source in sources.comparisons for stamp in source.measured]
     stamps += [source.record.timestamp for source in sources.sharing]
-    stamps = list(dict.fromkeys(wording.moment(stamp) for stamp in sorted(stamps)))
-    return stamps[0] if len(stamps) == 1 else f"{stamps[0]} to {stamps[-1]}"
+    if not stamps:
+        compared_at = wording.moment(max(source.comparison.timestamp for source in sources.comparisons))
+        return f"at a time that the results do not name (compared {compared_at})"
+    moments = list(dict.fromkeys(wording.moment(stamp) for stamp in sorted(stamps)))
+    return moments[0] if len(moments) == 1 else f"{moments[0]} to {moments[-1]}"
 
 
 def _with_names(report: Report) -> Report:
@@ -191,8 +198,10 @@ def _with_names(report: Report) -> Report:
         counts[chart.name] = counts.get(chart.name, 0) + 1
         return dataclasses.replace(chart, name=f"{chart.name}-{counts[chart.name]}")
 
+    first = report.overview.chart
     return dataclasses.replace(
         report,
+        overview=dataclasses.replace(report.overview, chart=None if first is None else named(first)),
         answer_charts=tuple(named(chart) for chart in report.answer_charts),
         sections=tuple(
             dataclasses.replace(section, charts=tuple(named(chart) for chart in section.charts))

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from gputax.report.layers import waterfalls
-from tests.builders.documents import row
+from gputax.report.story import report_on
+from tests.builders.documents import comparison, metric, row, side
 
 
 def test_a_chain_adds_up() -> None:
@@ -88,3 +89,12 @@ def test_a_gain_goes_down() -> None:
 def test_of_two_equally_bare_sides_the_base_is_the_root() -> None:
     (found,) = waterfalls([row("ssh:a", "bare", 1.0)])
     assert found.root == "ssh:a"
+
+
+def test_layers_that_nothing_puts_on_each_other_have_a_table_and_no_waterfall() -> None:
+    unknown = {"environment": "unknown", "format": "text"}
+    sides = (side("base", **unknown), side("k8s", **unknown), side("proxy", **unknown))
+    made = comparison(metric("base", "k8s", 1.0), metric("base", "proxy", 5.0), sides=sides, kind="compare")
+    (section,) = [section for section in report_on(made).sections if section.name == "layers"]
+    assert section.charts == (), "all bars would begin at the base, and the caption says otherwise"
+    assert [row[1].text for row in section.tables[0].rows] == ["base", "base"]

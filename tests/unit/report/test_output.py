@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from gputax.cli.report import FORMATS as CLI_FORMATS
-from gputax.errors import GputaxError, UsageError
+from gputax.errors import GputaxError, ResultsError, UsageError
 from gputax.report import output, svg
 from gputax.report.exporters import html_page
 from gputax.report.model import Report
-from gputax.report.output import FORMATS, SUFFIXES, format_of, is_ours, save_report
+from gputax.report.output import FORMATS, SUFFIXES, format_of, is_ours, report_text, save_report
 from gputax.report.story import build_report
 from gputax.results.documents.run import RECORD_NAME
-from tests.builders.documents import comparison, run_source, sources
+from tests.builders.documents import comparison, metric, run_source, sources
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_the_command_line_knows_every_format() -> None:
     assert CLI_FORMATS == FORMATS
 
 
-@pytest.mark.parametrize("name", ["r.html", "r.md", "r.json", "r.csv"])
+@pytest.mark.parametrize("name", ["r.html", "r.md", "r.json", "r.csv", "r.svg"])
 def test_our_own_report_is_written_anew_and_no_other_file(tmp_path: Path, report: Report, name: str) -> None:
     path = tmp_path / name
     kind = format_of(path)
@@ -57,13 +57,28 @@ def test_markdown_has_its_charts_beside_it_and_spares_foreign_ones(tmp_path: Pat
     pytest.importorskip("vl_convert", reason="charts need vl-convert-python")
     path = tmp_path / "comparison.md"
     written = save_report(report, "markdown", path)
-    assert [file.name for file in written] == ["comparison.md", "comparison-overhead-1.svg"]
-    assert "](comparison-overhead-1.svg)" in path.read_text()
+    assert [file.name for file in written] == ["comparison.md", "comparison-overview-1.svg"]
+    assert "](comparison-overview-1.svg)" in path.read_text()
     written[1].write_text("<svg/>")
     path.unlink()
     with pytest.raises(UsageError, match="not a report of gputax"):
         save_report(report, "markdown", path)
     assert not path.exists(), "refused before anything is written"
+
+
+def test_the_first_chart_is_a_picture_of_its_own(report: Report) -> None:
+    pytest.importorskip("vl_convert", reason="charts need vl-convert-python")
+    text = report_text(report, "svg")
+    assert text.startswith("<!-- gputax report -->\n<svg ")
+    assert "not a GPU" in text
+    assert text == report_text(report, "svg"), "the same results give the same bytes"
+
+
+def test_without_a_number_there_is_no_picture() -> None:
+    empty = build_report(sources(comparison(metric(percent=None, verdict="inconclusive"))))
+    with pytest.raises(ResultsError, match="nothing to draw") as caught:
+        report_text(empty, "svg")
+    assert caught.value.next_step == "--format table says why"
 
 
 @pytest.mark.parametrize("name", [RECORD_NAME, "comparison.json", "x.parquet"])

@@ -236,4 +236,4 @@ def test_neighbours_alone_are_a_question_of_their_own() -> None:
     assert report.question == "What does a neighbour cost a tenant?"
     assert report.answer_table is not None
     assert report.answer_table.name == "neighbours"
-    assert [chart.name for chart in report.charts] == ["neighbours-1"]
+    assert [chart.name for chart in report.charts] == ["overview-1", "neighbours-1"]

@@ -128,7 +128,7 @@ def test_one_number_of_tenants_still_shows_techniques_beside_each_other() -> Non
 def test_a_technique_keeps_colour_and_shape_in_every_chart_of_the_report() -> None:
     report = build_report(shared(sharing_record(), sharing_record(("cpu-quota",))))
     looks = set()
-    for chart in report.charts:
+    for chart in (*report.answer_charts, *(chart for section in report.sections for chart in section.charts)):
         points = chart.spec["layer"][-1]["encoding"]
         labels = points["color"]["scale"]["domain"]
         place = labels.index("cpu-quota (stand-in)")
@@ -143,17 +143,20 @@ def test_colour_is_never_the_only_sign() -> None:
 
 def test_charts_of_two_devices_are_two_charts() -> None:
     report = build_report(shared(sharing_record(), gpu_record()))
-    for chart in report.charts:
+    overview, *charts = report.charts
+    for chart in charts:
         (device,) = {" ".join(chart.spec["title"]["subtitle"])}
         assert device in (CPU, GPU)
         assert chart.title.endswith(f"on {device}")
-    assert len([chart for chart in report.charts if chart.name.startswith("sharing-latency")]) == 2
+    assert len([chart for chart in charts if chart.name.startswith("sharing-latency")]) == 2
+    devices = {row["own"].removeprefix("on ") for row in overview.spec["data"]["values"]}
+    assert devices == {CPU, GPU}, "rows of two devices name their own"
 
 
 def test_every_spec_is_strict_json_without_a_reference_to_fetch() -> None:
     report = build_report(shared(gpu_record(), neighbours_record()))
     assert {chart.name.rsplit("-", 1)[0] for chart in report.charts} == {
-        "sharing-latency", "sharing-p99", "sharing-throughput", "sharing-fairness", "neighbours",
+        "overview", "sharing-latency", "sharing-p99", "sharing-throughput", "sharing-fairness", "neighbours",
     }  # fmt: skip
     for chart in report.charts:
         text = json.dumps({key: value for key, value in chart.spec.items() if key != "$schema"}, allow_nan=False)
@@ -163,9 +166,9 @@ def test_every_spec_is_strict_json_without_a_reference_to_fetch() -> None:
 
 def test_every_chart_has_its_table_beside_it_or_in_the_answer() -> None:
     report = build_report(shared(gpu_record(), neighbours_record()))
-    assert all(chart.table is not None for chart in report.charts)
+    assert all(chart.table is not None for chart in report.charts[1:]), "the first chart is the sum of them all"
     alone = build_report(shared(gpu_record()))
-    assert [chart.name for chart in alone.charts if chart.table is None] == ["sharing-latency-1"]
+    assert [chart.name for chart in alone.charts[1:] if chart.table is None] == ["sharing-latency-1"]
     assert [table.name for table in alone.tables].count("sharing") == 1
 
 
@@ -248,7 +251,7 @@ def test_drawings_speak_at_every_point_and_use_only_our_elements() -> None:
     report = build_report(shared(gpu_record(), neighbours_record()))
     said = {
         element.get("aria-label", "")
-        for chart in (report.charts[0], report.charts[-1])
+        for chart in (report.charts[1], report.charts[-1])
         for element in ET.fromstring(inline_svg(chart)).iter()
         if element.get("role") == "graphics-symbol"
     }

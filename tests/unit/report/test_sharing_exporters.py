@@ -130,12 +130,19 @@ def test_markdown_draws_its_charts_beside_it(tmp_path: Path) -> None:
     written = save_report(build_report(shared(record)), "markdown", tmp_path / "comparison.md")
     assert [file.name for file in written[1:]] == [
         f"comparison-{name}-1.svg"
-        for name in ("sharing-latency", "sharing-p99", "sharing-throughput", "sharing-fairness", "neighbours")
+        for name in (
+            "overview",
+            "sharing-latency",
+            "sharing-p99",
+            "sharing-throughput",
+            "sharing-fairness",
+            "neighbours",
+        )
     ]
     text = (tmp_path / "comparison.md").read_text()
     for file in written[1:]:
         assert f"]({file.name})" in text
-    assert text.count("Pale bar:") == 1, "a caption is told once"
+    assert text.count("Pale bar: the 95 %") == 1, "a caption is told once"
 
 
 def test_the_terminal_has_every_answer_and_the_tables_behind_the_charts() -> None:
@@ -219,7 +226,7 @@ ODD_TO_DRAW = ("one number of tenants", "no interval", "zero everywhere", "huge"
 
 
 @pytest.mark.parametrize("kind", ODD)
-@pytest.mark.parametrize("export", FORMATS)
+@pytest.mark.parametrize("export", [name for name in FORMATS if name != "svg"])
 def test_odd_documents_are_shown_and_never_a_traceback(
     kind: str, export: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:

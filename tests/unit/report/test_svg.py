@@ -40,7 +40,7 @@ def test_drawings_can_stand_on_one_page_for_they_have_no_ids_and_refer_to_nothin
 
 
 def test_a_drawing_says_what_it_is() -> None:
-    root = ET.fromstring(inline_svg(charts()["overhead-1"]))
+    root = ET.fromstring(inline_svg(charts()["overview-1"]))
     assert root.get("role") == "graphics-document document"
     assert "not a GPU" in root.get("aria-label", "")
     assert root.get("tabindex") == "0"
@@ -55,7 +55,7 @@ def test_dots_are_circles() -> None:
 
 
 def test_a_file_of_its_own_has_paper_title_and_dark_colours() -> None:
-    text = standalone_svg(charts()["overhead-1"], "gputax report, gputax 0")
+    text = standalone_svg(charts()["overview-1"], "gputax report, gputax 0")
     assert text.startswith("<!-- gputax report")
     root = ET.fromstring(text)
     namespace = "{http://www.w3.org/2000/svg}"
@@ -68,7 +68,7 @@ def test_an_element_that_is_not_ours_is_refused(monkeypatch: pytest.MonkeyPatch)
     bad = '<svg xmlns="http://www.w3.org/2000/svg"><script>1</script></svg>'
     monkeypatch.setattr(svg, "draw", lambda spec: bad)
     with pytest.raises(GputaxError, match="script"):
-        inline_svg(charts()["overhead-1"])
+        inline_svg(charts()["overview-1"])
 
 
 def test_drawing_fetches_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from dataclasses import replace
 from importlib.resources import files
 
 from gputax import __version__
@@ -16,6 +17,8 @@ from gputax.report.wording import MARKS, counted
 GENERATOR = f"gputax {__version__}"
 # Beyond this many, the mild warnings wait behind a click; those that concern validity never do.
 WARNINGS_AT_ONCE = 6
+# A longer chart would push the tables out of sight.
+ROWS_AT_ONCE = 10
 
 
 def html_page(report: Report) -> str:
@@ -26,8 +29,9 @@ def html_page(report: Report) -> str:
         _header(report),
         element(
             "main",
-            _answer(report),
+            _overview(report),
             _contents(report),
+            _details(report),
             _warnings(report),
             *(_section(section) for section in report.sections),
             _reproduce(report),
@@ -78,29 +82,59 @@ def _header(report: Report) -> Markup:
     )
 
 
-def _answer(report: Report) -> Markup:
-    tone = report.answer.tone
-    pill = element("span", f"{MARKS[tone]} {tone}", class_="pill") if tone in MARKS else Markup()
-    words = element(
-        "div",
-        element("p", report.question, class_="question"),
-        element("h1", _glued(report.answer.text)),
-        element("p", pill, class_=f"verdict {_tone(tone)}") if pill else Markup(),
-        *(element("p", _glued(fact.text), class_=f"more {_tone(fact.tone)}".strip()) for fact in report.more_answers),
-        element("ul", *(_fact(fact) for fact in report.facts), class_="facts") if report.facts else Markup(),
-    )
-    charts = _charts(report.answer_charts, small=False)
+def _overview(report: Report) -> Markup:
+    """Return the first screen: the title, one chart, three numbers."""
+    overview = report.overview
+    numbers = [
+        element("div", element("dt", number.label), element("dd", _glued(number.text))) for number in overview.numbers
+    ]
     return element(
         "section",
-        element("div", words, charts, class_="glance") if charts else words,
-        Markup() if report.answer_table is None else _table(report.answer_table, "cards"),
+        element("h1", _glued(overview.title.text), class_=_tone(overview.title.tone) or False),
+        element(
+            "div",
+            Markup() if overview.chart is None else _charts((_without_title(overview.chart),), small=False),
+            element("dl", *numbers, class_="numbers") if numbers else Markup(),
+            class_="glance",
+        ),
         id="answer",
         class_="answer",
     )
 
 
+def _without_title(chart: Chart) -> Chart:
+    """Return the first chart as the page shows it: title, device and date stand above it already."""
+    return replace(chart, spec={key: value for key, value in chart.spec.items() if key != "title"})
+
+
+def _details(report: Report) -> Markup:
+    """Return the answer in full: its sentences, its table and the charts that go with it."""
+    return element(
+        "section",
+        element("h2", report.question),
+        *(
+            element("p", _glued(fact.text), class_=f"more {_tone(fact.tone)}".strip())
+            for fact in (report.answer, *report.more_answers)
+        ),
+        element("ul", *(_fact(fact) for fact in report.facts), class_="facts") if report.facts else Markup(),
+        _answer_charts(report),
+        Markup() if report.answer_table is None else _table(report.answer_table, "cards"),
+        id="details",
+    )
+
+
+def _answer_charts(report: Report) -> Markup:
+    """Return the charts of the answer; behind a click where they have one row for each of very many metrics."""
+    charts = _charts(report.answer_charts, small=False)
+    metrics = [chart for chart in report.answer_charts if chart.name.startswith("overhead")]
+    if all(len(chart.spec["data"]["values"]) <= ROWS_AT_ONCE for chart in metrics):
+        return charts
+    return element("details", element("summary", "Show every metric as a chart"), charts)
+
+
 def _contents(report: Report) -> Markup:
-    links = [("warnings", f"Warnings ({len(report.warnings)})")] if report.warnings else []
+    links = [("details", "The answer in full")]
+    links += [("warnings", f"Warnings ({len(report.warnings)})")] if report.warnings else []
     links += [(section.name, section.title) for section in report.sections]
     links.append(("reproduce", "How to reproduce"))
     return element(

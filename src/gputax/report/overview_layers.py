@@ -1,0 +1,188 @@
+"""The first screen of comparisons: each layer by its typical cost, with its worst metric beside it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputax.plan.environment import EnvironmentName
+from gputax.plan.micro import MICRO, OPERATIONS
+from gputax.report import wording
+from gputax.report.answers import (
+    SEVERITY,
+    TYPICAL_OPERATION,
+    LayerAnswer,
+    metric_words,
+    several_devices,
+)
+from gputax.report.charts.overhead import in_percent
+from gputax.report.charts.overview import LONGEST_LINE, shortened
+from gputax.report.grouping import Compared, Pair
+from gputax.report.model import Fact, KeyNumber, OverviewRow
+from gputax.report.sources import ComparisonSource
+from gputax.results.documents.comparison import Resolution, Verdict
+
+VERDICT_WORDS: dict[Verdict, str] = {
+    "pass": "pass",
+    "fail": "fail",
+    "inconclusive": "undecided",
+    "not comparable": "not comparable",
+}
+LAYER_NAMES = {"proxy": "GPU proxy", "container": "Container", "k8s": "Kubernetes", "xen": "Xen"}
+
+
+def layers_title(answers: Sequence[LayerAnswer]) -> Fact:
+    """Return the answer as a headline, with the tone of the worst verdict."""
+    worst = min((answer.verdict for answer in answers), key=SEVERITY.index)
+    if len(answers) == 1:
+        return Fact(_single_title(answers[0]), worst)
+    passed = [answer for answer in answers if answer.verdict == "pass"]
+    count = len(answers)
+    if len(passed) == count:
+        return Fact(f"{_costliest(answers)} of {count} layers; all pass", worst)
+    if worst == "not comparable":
+        names = [answer.pair.other.label for answer in answers if answer.verdict == worst]
+        return Fact(f"{wording.some(names, 1)} cannot be compared; {len(passed)} of {count} layers pass", worst)
+    chosen = [answer for answer in answers if answer.verdict == worst]
+    rest = f"{len(passed)} of {count} layers pass"
+    answer = max(chosen, key=lambda each: not each.hidden)
+    cost = wording.short_overhead(answer.typical.metric)
+    if answer.hidden:
+        return Fact(f"{answer.pair.other.label} costs {cost}{_others(answer)}; {rest}", worst)
+    one = len(chosen) == 1
+    verb = ("fails" if one else "fail") if worst == "fail" else ("is" if one else "are") + " undecided"
+    name = added_layer(answer.pair) if one else f"{answer.pair.other.label} and {len(chosen) - 1} more"
+    return Fact(f"{name} {verb}{'' if cost == wording.DASH else f' at {cost}'}; {rest}", worst)
+
+
+def _costliest(answers: Sequence[LayerAnswer]) -> str:
+    most = max(answers, key=lambda answer: answer.typical.metric.overhead_percent or 0.0)
+    return f"{most.pair.other.label} costs most, {wording.short_overhead(most.typical.metric)},"
+
+
+def _single_title(answer: LayerAnswer) -> str:
+    metric, name = answer.typical.metric, added_layer(answer.pair)
+    if metric.verdict == "not comparable":
+        return f"{name} cannot be compared with {answer.pair.base.label}"
+    cost = wording.short_overhead(metric)
+    if cost == wording.DASH:
+        return f"Undecided: what {name} costs over {answer.pair.base.label}"
+    return f"{name} {_cost_words(cost, answer)}: {VERDICT_WORDS[metric.verdict]}{_others(answer)}"
+
+
+def _cost_words(cost: str, answer: LayerAnswer) -> str:
+    row = answer.typical
+    # With a remark on other metrics there is no room for the scenario, which the axis names too.
+    scenario = "" if answer.hidden else f"{row.metric.scenario} "
+    what = f"{row.metric.workload} {scenario}{wording.metric_title(row.metric.metric)}"
+    if row.metric.workload == TYPICAL_OPERATION:
+        what = "a typical operation"
+    if not cost.startswith("+"):
+        return f"changes {what} by {cost}"
+    verb = "costs" if row.metric.metric == "throughput" else "adds"
+    return f"{verb} {cost[1:]} {'of' if verb == 'costs' else 'to'} {what}"
+
+
+def _others(answer: LayerAnswer) -> str:
+    """Return how many other metrics have the layer's worse verdict."""
+    if not answer.hidden:
+        return ""
+    count = sum(row.metric.verdict == answer.verdict and row.metric.decides for row in answer.pair.rows)
+    verb = {"fail": "fails" if count == 1 else "fail"}.get(answer.verdict, VERDICT_WORDS[answer.verdict])
+    return f"; {wording.counted(count, 'metric')} {verb}"
+
+
+def layer_rows(answers: Sequence[LayerAnswer]) -> tuple[str, list[OverviewRow]]:
+    """Return what the axis shows, and a row for every layer whose cost has a number."""
+    same = len({metric_words(answer.typical) for answer in answers}) == 1
+    name_device = several_devices(answers)
+    rows = []
+    for answer in answers:
+        metric = answer.typical.metric
+        value, bounds, budget = in_percent(metric)
+        if value is None:
+            continue
+        low, high = wording.known_bounds(bounds, "%")
+        name = f"{answer.pair.other.label} over {answer.pair.base.label}"
+        own = [] if same else [metric_words(answer.typical)]
+        own += [f"on {'; '.join(answer.pair.devices)}"] if name_device else []
+        beside = f"budget {wording.budget(metric)}" if budget is not None else ""
+        worst = worst_line(answer, LONGEST_LINE - len(beside))
+        cost = wording.metric_overhead(metric).replace("95 % CI ", "")
+        rows.append(
+            OverviewRow(
+                name=name,
+                value=value,
+                low=low,
+                high=high,
+                text=f"{cost} {wording.MARKS[metric.verdict]} {VERDICT_WORDS[metric.verdict]}",
+                tip=f"{name}, {metric_words(answer.typical)}: {wording.metric_overhead(metric)}, "
+                f"budget {wording.budget(metric)}, {metric.verdict}{f'; {worst}' if worst else ''}",
+                mark=budget,
+                tone=metric.verdict,
+                beside=beside,
+                own=", ".join(own),
+                worst=worst,
+                worst_tone="" if answer.decisive is answer.typical else answer.verdict,
+            )
+        )
+    what = metric_words(answers[0].typical) if same else "each layer's typical metric"
+    return f"overhead in {what}, % (right is worse)", rows
+
+
+def worst_line(answer: LayerAnswer, longest: int) -> str:
+    """Return the worst metric of several in one line; where there is little room, its name is cut, not its verdict."""
+    count, metric = sum(row.metric.decides for row in answer.pair.rows), answer.decisive.metric
+    if answer.decisive is answer.typical:
+        return f"the worst of {count} metrics" if count > 1 else ""
+    cost = wording.short_overhead(metric)
+    end = ("" if cost == wording.DASH else f" {cost}") + f", {VERDICT_WORDS[metric.verdict]}"
+    begin = f"{wording.MARKS[metric.verdict]} worst of {count}: "
+    return begin + shortened(_short_words(answer.decisive), longest - len(begin) - len(end)) + end
+
+
+def _short_words(row: Compared) -> str:
+    """Return a metric where there is room for little, e.g. `allocate p50 latency`."""
+    metric = row.metric
+    if metric.workload not in OPERATIONS:
+        return f"{row.cell} {wording.metric_title(metric.metric)}"
+    operation = OPERATIONS[metric.workload]
+    title = "bandwidth" if metric.metric == operation.bandwidth_metric else wording.metric_title(metric.metric)
+    return f"{operation.name.removeprefix(f'{MICRO}:')} {title}"
+
+
+def added_layer(pair: Pair) -> str:
+    """Return what the other side has beyond its base, e.g. `GPU proxy`; its label where that is not one layer."""
+    base, other = EnvironmentName.parse(pair.base.environment), EnvironmentName.parse(pair.other.environment)
+    added = other.beyond(base)
+    one = len(added) == 1 and added[0] in LAYER_NAMES and set(base.layers) < set(other.layers)
+    return LAYER_NAMES[added[0]] if one else pair.other.label
+
+
+def layer_numbers(answers: Sequence[LayerAnswer], comparisons: Sequence[ComparisonSource]) -> list[KeyNumber]:
+    """Return the highest cost, the two values it comes from, and how much is noise."""
+    answer = max(answers, key=lambda each: wording.finite(each.typical.metric.overhead_percent) or 0.0)
+    metric = answer.typical.metric
+    what, device = metric_words(answer.typical), "; ".join(answer.pair.devices)
+    numbers = []
+    if wording.short_overhead(metric) != wording.DASH:
+        numbers.append(KeyNumber(wording.short_overhead(metric), f"{answer.pair.other.label}, {what}", device))
+    base, other = wording.finite(metric.base_value), wording.finite(metric.other_value)
+    if base is not None and other is not None:
+        sides = f"{answer.pair.base.label} to {answer.pair.other.label}"
+        numbers.append(KeyNumber(from_to(base, other, metric.unit), f"{what}, {sides}", device))
+    floors = [source.comparison.resolution for source in comparisons if source.comparison.resolution is not None]
+    coarsest: Resolution | None = max(floors, key=lambda each: each.half_width_percent, default=None)
+    if coarsest is not None and wording.finite(coarsest.half_width_percent) is not None:
+        text = f"±{wording.number(float(f'{coarsest.half_width_percent:.2g}'))} %"
+        numbers.append(KeyNumber(text, "noise floor: the base against itself", device))
+    else:
+        passed = sum(each.verdict == "pass" for each in answers)
+        numbers.append(KeyNumber(f"{passed} of {len(answers)}", "layers with every metric within its budget", device))
+    return numbers
+
+
+def from_to(base: float, other: float, unit: str) -> str:
+    """Return e.g. `136 → 140 µs`, in the unit that has digits before the point."""
+    if unit == "ms" and max(base, other) < 1.0:
+        base, other, unit = base * 1000.0, other * 1000.0, "µs"
+    return f"{wording.number(base)} → {wording.number(other)} {unit}"
