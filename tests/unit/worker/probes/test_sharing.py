@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +11,6 @@ import pytest
 
 from gputax.worker.probes.nvidia import device_facts
 from gputax.worker.probes.sharing import mps_facts
-
-SOFTWARE = Path(__file__).resolve().parents[4] / "native/build/software"
 
 
 def test_without_mps_there_is_nothing() -> None:
@@ -73,27 +67,3 @@ def test_sms_are_counted_from_cores(nvml: Any, cores: int, capability: tuple[int
     nvml.nvmlDeviceGetNumGpuCores = lambda handle: cores
     nvml.answers["nvmlDeviceGetCudaComputeCapability"] = capability
     assert device_facts()["whole"][0]["sm_count"] == sms
-
-
-SCRIPT = """
-import ctypes, json
-from gputax.worker.probes.sharing import cuda_device
-before = cuda_device()
-library = ctypes.CDLL("libcuda.so.1")
-uninitialised = cuda_device()
-library.cuInit(0)
-print(json.dumps([before, uninitialised, cuda_device()]))
-"""
-
-
-@pytest.mark.skipif(not (SOFTWARE / "libcuda.so.1").exists(), reason="the software device is not built: make native")
-def test_the_driver_s_own_sizes_are_told_where_it_is_loaded() -> None:
-    environ = {**os.environ, "LD_LIBRARY_PATH": str(SOFTWARE), "GPUTAX_SOFT_MEMORY_MB": "146"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environ, capture_output=True, text=True, timeout=60, check=True
-    )
-    before, uninitialised, loaded = json.loads(done.stdout)
-    assert before is None
-    assert uninitialised is None
-    assert loaded["name"].startswith("gputax software device")
-    assert (loaded["memory_total_mb"], loaded["sm_count"]) == (146, 1)
