@@ -4,7 +4,6 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 FAST := $(addprefix tests/,smoke unit golden contract simulation)
 SLOW := $(addprefix tests/,process docs native browser)
-TOUR := micro:operation,micro:launch,micro:allocate,micro:copy-in-100MB,micro:copy-out-100MB
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
 .PHONY: help run test test-all fuzz lint format-c e2e bench native test-torch pins generated manifests clean
@@ -13,21 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 help:  ## show these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 32
 
-run: $(VENV)/.installed native  ## measure this machine: inference, its resolution, the GPU proxy, sharing, the report (under four minutes once set up)
-	$(BIN)/gputax run --suite quick
-	$(BIN)/gputax doctor --resolution --max-time 15
-	@echo "What does the GPU proxy cost? On a software device that takes 125 us a kernel and copies at 4.5 GB/s: no GPU's numbers."
-	@# 6 (over budget) and 7 (inconclusive) are answers too; anything else is a failure.
-	GPUTAX_SOFT_KERNEL_US=125 GPUTAX_SOFT_COPY_GBPS=4.5 GPUTAX_PROXY_SPIN=always $(BIN)/gputax duet bare bare+proxy --device software \
-	  --workload $(TOUR) --max-time 25 --out "results/proxy-$$(date +%Y%m%d-%H%M%S)" || [ $$? -ge 6 -a $$? -le 7 ]
-	@echo "What do tenants cost each other? Two stand-ins on the CPU: all cores for all, and a share of CPU time for each."
-	$(BIN)/gputax share --workload resnet50 --tenants 1,3 --repeats 3 --window 3s --warmup 1s \
-	  --out "results/share-$$(date +%Y%m%d-%H%M%S)"
-	GPUTAX_SOFT_KERNEL_US=125 GPUTAX_SOFT_COPY_GBPS=4.5 $(BIN)/gputax share --tech proxy --device software --tenants 1,3 --repeats 3 \
-	  --window 1s --warmup 0.5s --out "results/tenants-$$(date +%Y%m%d-%H%M%S)"
-	$(BIN)/gputax report "$$(ls -td results/bare-* | head -1)" "$$(ls -td results/proxy-* | head -1)" "$$(ls -td results/share-* | head -1)" \
-	  "$$(ls -td results/tenants-* | head -1)" \
-	  --out "$$(ls -td results/bare-* | head -1)/report.html"
+run: $(VENV)/.installed native  ## set up, and measure this machine with `gputax demo` (about four minutes once set up)
+	$(BIN)/gputax demo
 
 native:  ## build the software CUDA device, libvgpu and the GPU proxy into native/build (gcc and make)
 	$(MAKE) -C native

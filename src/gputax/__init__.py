@@ -1,3 +1,53 @@
-"""What each layer between a model and its GPU costs, measured and proven."""
+"""What each layer between a model and its GPU costs, measured and proven.
+
+The public functions are those of `gputax.api`; they are imported when they are used, so `import gputax` stays light.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 __version__ = "0.1.0"
+# As in __init__.pyi, which tells type checkers the same.
+PUBLIC = (
+    "advise",
+    "compare",
+    "duet",
+    "load_plan",
+    "read_results",
+    "report",
+    "resolution",
+    "run",
+    "share",
+    "share_plan",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'gputax' has no attribute {name!r}")
+    return getattr(import_module("gputax.api"), name)
+
+
+def __dir__() -> list[str]:
+    return [*PUBLIC, "__version__"]
+
+
+class _Room(ModuleType):
+    """A package that can be called: `gputax.compare` is the room and the function that it is there for."""
+
+    def __call__(self, *words: Any, **more: Any) -> Any:
+        return getattr(import_module("gputax.api"), self.__name__.rpartition(".")[2])(*words, **more)
+
+
+class _House(ModuleType):
+    """Import sets a package as an attribute of its parent, which would hide the function of the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in PUBLIC and isinstance(value, ModuleType):
+            value.__class__ = _Room
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _House

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gputax.measure.view import RunView
     from gputax.plan.techniques import SharePlan
     from gputax.report.output import Format
-    from gputax.results.documents.comparison import Comparison
+    from gputax.results.documents.comparison import Comparison, Resolution
     from gputax.results.documents.run import RunRecord
     from gputax.results.documents.sharing import SharingRecord
 
@@ -45,6 +45,7 @@ __all__ = [
     "load_plan",
     "read_results",
     "report",
+    "resolution",
     "run",
     "share",
     "share_plan",
@@ -101,9 +102,10 @@ def run(
     from gputax.measure.run.execution import Run
     from gputax.measure.view import SilentView
 
+    settings = variables_named(variables)
     cells = tuple(load_plan() if plan is None else plan)
     directory = run_directory(cells, out)
-    with variables_set(variables_named(variables)):
+    with variables_set(settings):
         return Run(
             cells,
             directory,
@@ -120,6 +122,8 @@ def run_directory(cells: Sequence[Cell], out: StrPath | None) -> Path:
     from gputax.results.store import default_directory
 
     cells = tuple(cells)
+    if not cells:
+        raise UsageError("the plan has no cells", next_step="gputax.load_plan()")
     return Path(out) if out else default_directory(Path("results"), RUN, plan_id(cells), cells[0].environment)
 
 
@@ -218,6 +222,31 @@ def duet(
     directory = Path(out) if out else duet_directory(request.a.environment, request.b.environment)
     with variables_set(variables_named(variables)):
         return execute_duet(request, directory, say, on_pair)
+
+
+def resolution(
+    environment: str = "bare",
+    *,
+    workload: str = "resnet50",
+    engine: str = "",
+    max_time_s: float = 30.0,
+    say: Say = lambda text: None,
+    on_pair: OnPair = lambda data, decision: None,
+) -> Resolution:
+    """Measure two equal sides: the smallest overhead that this machine can tell from nothing."""
+    from gputax.measure.duet.execution import machine_resolution
+    from gputax.measure.duet.sides import SideSpec
+    from gputax.places import refuse_unknown
+    from gputax.plan.driver import refuse_driver_contradictions
+    from gputax.plan.engines import waiting_passively
+    from gputax.plan.micro import engine_for
+    from gputax.plan.workloads import workload_facts
+
+    refuse_unknown(environment)
+    workload_facts(workload)
+    setup = Setup(workload, engine=waiting_passively(engine_for(workload, engine)), sample_count=32, max_batch=1)
+    refuse_driver_contradictions(environment, setup)
+    return machine_resolution(SideSpec(environment, environment, setup), max_time_s, say, on_pair)
 
 
 def duet_directory(a: str, b: str) -> Path:

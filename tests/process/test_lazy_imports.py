@@ -28,3 +28,9 @@ def test_importing_percentiles_leaves_scipy_alone() -> None:
 
 def test_describing_a_workload_needs_no_onnx() -> None:
     assert "onnx" not in loaded_by("from gputax.worker.workloads import load_workload; load_workload('bert-large')")
+
+
+def test_importing_gputax_loads_no_other_module_of_ours() -> None:
+    code = "import sys, gputax; print(sorted(name for name in sys.modules if name.startswith('gputax')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['gputax']"

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -17,11 +17,17 @@ from gputax.errors import GputaxError, PreflightError
 from gputax.places import ENVIRONMENTS, Places, environment_named, refuse_unknown
 from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import K8S, EnvironmentName
+from gputax.plan.micro import engine_for
 from gputax.plan.options import EnvironmentOptions, declared
-from gputax.text import counted
+from gputax.text import counted, duration, percent
 from gputax.worker.workloads.model_folder import models_folder
 
+if TYPE_CHECKING:
+    from gputax.results.documents.comparison import Resolution
+
 LISTEN_S = 1.0
+# Half-widths that decide the budgets: a quarter of 10 %, 5 % and 1 %.
+TARGETS_PERCENT = (2.5, 1.25, 0.25)
 MARKS: dict[Status, str] = {"ok": "✓", "warn": "!", "fail": "✗"}
 COLOURS: dict[Status, str] = {"ok": "", "warn": "yellow", "fail": "red"}
 
@@ -57,9 +63,7 @@ def doctor(
     """
     refuse_unknown(environment)
     if resolution:
-        from gputax.cli.resolution import show_resolution
-
-        show_resolution(environment, as_json=as_json, **measured)
+        _show_resolution(environment, as_json=as_json, **measured)
         return
     facts, findings = examined(environment, options, device)
     findings += diagnose(facts, inspect_disk(models_folder(), Path(out))) if facts.get("host") else []
@@ -125,3 +129,46 @@ def write_findings(findings: Iterable[Finding], environment: str, stream: TextIO
             screen.line(f"    fix: {finding.fix_command}")
     told = (f"{counts['ok']} ok", counted(counts["warn"], "warning"), counted(counts["fail"], "failure"))
     screen.say(", ".join(told))
+
+
+def _show_resolution(environment: str, workload: str, engine: str, max_time: float, *, as_json: bool) -> None:
+    """Measure two equal sides and say what that means for a budget."""
+    from gputax import api
+    from gputax.cli.progress import Progress
+
+    with Progress(sys.stderr, max_time) as progress:
+        found = api.resolution(
+            environment,
+            workload=workload,
+            engine=engine,
+            max_time_s=max_time,
+            say=progress.say,
+            on_pair=progress.pair,
+        )
+    if as_json:
+        click.echo(found.model_dump_json(indent=2))
+        return
+    from gputax.report.exporters.console_text import Screen
+
+    screen = Screen(sys.stdout)
+    for line in sentences(found, environment, workload, engine_for(workload, engine)):
+        screen.say(line)
+
+
+def sentences(found: Resolution, environment: str, workload: str, engine: str) -> list[str]:
+    """Return the finding for people."""
+    lines = [
+        f"A/A of {workload} ({engine}) in {environment}: ±{percent(found.half_width_percent)} "
+        f"from {found.pairs:,} pairs in {duration(found.seconds)}"
+    ]
+    for target in TARGETS_PERCENT:
+        minutes = minutes_for(found, target)
+        lines.append(f"  ±{target:g} % (decides a budget of {4 * target:g} %) takes about {duration(60.0 * minutes)}")
+    if not found.contains_zero:
+        lines.append("  The interval leaves out zero although both sides are equal: something disturbs this machine.")
+    return lines
+
+
+def minutes_for(found: Resolution, target_percent: float) -> float:
+    """Return the time for a half-width: it shrinks with the square root of the time."""
+    return found.seconds * (found.half_width_percent / target_percent) ** 2 / 60.0

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gputax.cli.resolution import minutes_for, sentences
+from gputax.cli.doctor import minutes_for, sentences
 from gputax.results.documents.comparison import Resolution
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]

@@ -1,0 +1,13 @@
+from gputax.api import advise as advise
+from gputax.api import compare as compare
+from gputax.api import duet as duet
+from gputax.api import load_plan as load_plan
+from gputax.api import read_results as read_results
+from gputax.api import report as report
+from gputax.api import resolution as resolution
+from gputax.api import run as run
+from gputax.api import share as share
+from gputax.api import share_plan as share_plan
+
+__version__: str
+PUBLIC: tuple[str, ...]

@@ -1,0 +1,213 @@
+"""The one screen of `gputax demo`: what was measured, as tables of the common model; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputax import __version__
+from gputax.plan.cells import scenario_named
+from gputax.plan.micro import OPERATIONS
+from gputax.plan.techniques import TECHNIQUES
+from gputax.plan.workloads import workload_facts
+from gputax.report.model import Cell, Column, Table, Tone, text_cell
+from gputax.results.documents.comparison import ComparedMetric, Comparison, Resolution
+from gputax.results.documents.run import RunRecord
+from gputax.results.documents.sharing import SharedRow, SharingRecord
+from gputax.text import DASH, counted, decimals_for, digits, duration, milliseconds, number, percent, signed
+
+TYPICAL = {"micro:operation": "typical operation", "micro:launch": "kernel launch", "micro:allocate": "allocate 1 MiB"}
+WORDS: dict[str, tuple[str, Tone]] = {
+    "pass": ("PASS", "pass"),
+    "fail": ("FAIL", "fail"),
+    "inconclusive": ("undecided", "inconclusive"),
+    "not comparable": ("not comparable", "not comparable"),
+}
+
+
+@dataclass(frozen=True)
+class DemoResults:
+    """What the demo found; a part that was skipped is None or missing."""
+
+    cores: int
+    machine_warnings: tuple[str, ...]
+    run: RunRecord
+    resolution: Resolution | None
+    proxy: Comparison | None
+    sharing: tuple[SharingRecord, ...]
+
+
+def headline(found: DemoResults) -> str:
+    """Return the first line: version, and whose numbers these are."""
+    if found.run.device == "cpu":
+        what = "CPU and a simulated GPU: these are not a GPU's numbers"
+    else:
+        what = found.run.device_label
+    return f"gputax {__version__} · {what}"
+
+
+def machine_lines(found: DemoResults) -> list[str]:
+    """Return what the machine is, and what disturbs it."""
+    parts = [counted(found.cores, "core")]
+    if found.resolution is not None:
+        parts.append(f"noise floor ±{percent(found.resolution.half_width_percent)}")
+    warnings = [f"warning: {'; '.join(found.machine_warnings)}"] if found.machine_warnings else []
+    return [f"machine: {' · '.join(parts)}", *warnings]
+
+
+def demo_tables(found: DemoResults) -> tuple[Table, ...]:
+    """Return the tables of the screen."""
+    tables = [run_table(found.run)]
+    if found.proxy is not None:
+        tables.append(proxy_table(found.proxy))
+    if found.sharing:
+        tables.append(sharing_table(found.sharing))
+    return tuple(tables)
+
+
+def run_table(record: RunRecord) -> Table:
+    """Return inference by scenario; offline's batches share a row."""
+    columns = (
+        Column("scenario", f"{_model(record)}, {record.environment}"),
+        Column("throughput", "per s", align="right"),
+        Column("p50", "p50", align="right"),
+        Column("p90", "p90", align="right"),
+    )
+    offline = [each for each in record.benchmarks if each.scenario.lower() == "offline"]
+    rows: list[tuple[Cell, ...]] = []
+    if offline:
+        batches = " / ".join(str(each.batch_size) for each in offline)
+        rates = " / ".join(digits(each.throughput_samples_per_sec, 3) for each in offline)
+        rows.append((text_cell(f"offline, batch {batches}"), text_cell(rates), text_cell(""), text_cell("")))
+    for each in record.benchmarks:
+        if each not in offline:
+            rows.append(
+                (
+                    text_cell(_scenario(each.scenario) + ("" if each.valid else " (INVALID)")),
+                    Cell(number(each.throughput_samples_per_sec), each.throughput_samples_per_sec),
+                    Cell(milliseconds(each.latency_p50_ms), each.latency_p50_ms),
+                    Cell(milliseconds(each.latency_p90_ms), each.latency_p90_ms),
+                )
+            )
+    rows += [
+        (text_cell(f"{each.cell}: FAILED", tone="fail"), text_cell(each.what), text_cell(""), text_cell(""))
+        for each in record.failures
+    ]
+    return Table("demo_run", "", columns, tuple(rows))
+
+
+def proxy_table(comparison: Comparison) -> Table:
+    """Return one row for each operation: both values, the overhead with its interval, budget and verdict."""
+    base, other = comparison.sides[0].label, comparison.sides[-1].label
+    columns = (
+        Column("operation", "GPU proxy, software device"),
+        Column("base", base, align="right"),
+        Column("other", other, align="right", short="proxy"),
+        Column("overhead", "overhead, 95 %", align="right", short="overhead"),
+        Column("budget", "budget", align="right", spare=1),
+        Column("verdict", "verdict"),
+    )
+    rows = []
+    for metric in _shown_metrics(comparison):
+        word, tone = WORDS[metric.verdict]
+        rows.append(
+            (
+                text_cell(_operation(metric.workload)),
+                text_cell(_value(metric.base_value, metric.unit)),
+                text_cell(_value(metric.other_value, metric.unit)),
+                Cell(_overhead(metric), metric.overhead_percent),
+                text_cell(DASH if metric.budget is None else f"{metric.budget:g} {metric.budget_unit}"),
+                text_cell(word + _more_time(comparison, metric), tone=tone),
+            )
+        )
+    return Table("demo_proxy", "", columns, tuple(rows))
+
+
+def sharing_table(records: Sequence[SharingRecord]) -> Table:
+    """Return the mean latency of one tenant and of the most, technique by technique."""
+    most = max(row.tenants for record in records for row in record.rows)
+    columns = (
+        Column("technique", "Sharing, mean latency"),
+        Column("one", "1 tenant", align="right"),
+        Column("most", f"{most} tenants", align="right"),
+        Column("slowdown", "slowdown, 95 %", align="right", short="slowdown"),
+    )
+    rows = []
+    for record in records:
+        for name in dict.fromkeys(row.technique for row in record.rows):
+            alone, full = (_row(record, name, count) for count in (1, most))
+            title = f"{name} (simulation)" if TECHNIQUES[name].stand_in else f"{name} ({record.device} device)"
+            rows.append(
+                (
+                    text_cell(title),
+                    text_cell(milliseconds(alone.mean_ms.value) if alone else DASH),
+                    text_cell(milliseconds(full.mean_ms.value) if full else DASH),
+                    text_cell(_slowdown(full) if full else DASH),
+                )
+            )
+    return Table("demo_sharing", "", columns, tuple(rows))
+
+
+def _model(record: RunRecord) -> str:
+    names = dict.fromkeys(each.workload for each in record.benchmarks)
+    return ", ".join(workload_facts(name).title.partition(",")[0] for name in names) or "inference"
+
+
+def _scenario(name: str) -> str:
+    return scenario_named(name)
+
+
+def _shown_metrics(comparison: Comparison) -> list[ComparedMetric]:
+    """Return one metric for each operation: its bandwidth where it copies, else its mean latency."""
+    shown: dict[str, ComparedMetric] = {}
+    for metric in comparison.metrics:
+        operation = OPERATIONS.get(metric.workload)
+        wanted = (operation.bandwidth_metric if operation else None) or "latency_mean"
+        if metric.metric == wanted or metric.workload not in shown:
+            shown[metric.workload] = metric
+    return list(shown.values())
+
+
+def _operation(workload: str) -> str:
+    operation = OPERATIONS.get(workload)
+    return TYPICAL.get(workload) or (operation.title if operation else workload)
+
+
+def _value(value: float | None, unit: str) -> str:
+    if value is None:
+        return DASH
+    return milliseconds(value) if unit == "ms" else f"{digits(value, 3)} {unit}"
+
+
+def _overhead(metric: ComparedMetric) -> str:
+    if metric.overhead_percent is None:
+        return DASH
+    low, high = metric.ci95_percent or (None, None)
+    decimals = decimals_for(metric.overhead_percent, low, high)
+    text = f"{signed(metric.overhead_percent, decimals)} %"
+    if low is None or high is None:
+        return text
+    return f"{text} ({signed(low, decimals)} to {signed(high, decimals)})"
+
+
+def _more_time(comparison: Comparison, metric: ComparedMetric) -> str:
+    """Return how much longer a verdict would take, where the pairs so far tell."""
+    series = next((each for each in comparison.pair_series if each.workload == metric.workload), None)
+    if metric.verdict != "inconclusive" or not metric.pairs or not metric.pairs_needed or not series:
+        return ""
+    took_s = series.time_s[-1] - series.time_s[0] if series.time_s else 0.0
+    more_s = took_s * (metric.pairs_needed / metric.pairs - 1.0)
+    return f", ~{duration(more_s)} more" if more_s >= 1.0 else ""
+
+
+def _row(record: SharingRecord, technique: str, tenants: int) -> SharedRow | None:
+    return next((row for row in record.rows if (row.technique, row.tenants) == (technique, tenants)), None)
+
+
+def _slowdown(row: SharedRow) -> str:
+    value, bounds = row.slowdown.value, row.slowdown.ci95
+    if value is None:
+        return DASH
+    if bounds is None or bounds[0] is None or bounds[1] is None:
+        return f"{value:.2g}x"
+    return f"{value:.2g}x ({bounds[0]:.2g} to {bounds[1]:.2g})"

@@ -1,0 +1,101 @@
+"""The screen of `gputax demo`: one screen, 80 columns, every number with what it is of."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+from gputax.report.demo import DemoResults, demo_tables, headline, machine_lines, proxy_table, sharing_table
+from gputax.report.exporters.console_text import Screen
+from gputax.results.documents.comparison import Resolution
+from tests.builders.documents import benchmark, comparison, metric, record, series, side
+from tests.builders.shared_documents import shared_row, sharing_record
+
+RUN = record(
+    *(benchmark(f"offline-{size}", batch_size=size, throughput_samples_per_sec=16.6 + size) for size in (1, 8, 32)),
+    benchmark("server", scenario="server", throughput_samples_per_sec=13.5, latency_p50_ms=130.2, latency_p90_ms=320.0),
+    benchmark("single", scenario="single_stream", batch_size=1, latency_p50_ms=55.0, valid=False),
+)
+PROXY = comparison(
+    *(
+        metric(
+            other="bare+proxy",
+            percent=percent,
+            workload=f"micro:{name}",
+            metric=kind,
+            unit=unit,
+            base_value=base,
+            other_value=other,
+            verdict=verdict,
+            ci95_percent=bounds,
+            pairs=100,
+            pairs_needed=500,
+            budget=5.0,
+            budget_unit="%",
+        )
+        for name, kind, unit, base, other, percent, bounds, verdict in (
+            ("operation", "latency_p99", "ms", 1.0, 2.0, 100.0, (90.0, 110.0), "fail"),
+            ("operation", "latency_mean", "ms", 0.136, 0.140, 2.6, (1.4, 3.8), "pass"),
+            ("launch", "latency_mean", "ms", 0.131, 0.155, 8.7, (0.4, 17.7), "inconclusive"),
+            ("copy-in-100MB", "host_to_device", "GB/s", 4.4, 4.3, 2.0, (1.0, 3.0), "pass"),
+        )
+    ),
+    sides=(side("bare"), side("bare+proxy")),
+    pair_series=(series(workload="micro:launch", time_s=(0.0, 60.0)),),
+)
+SHARING = sharing_record("cpu-shared", rows=tuple(shared_row("cpu-shared", count) for count in (1, 3)))
+NOISE = Resolution(half_width_percent=4.71, ci95_percent=(-4.0, 5.0), pairs=40, seconds=15.0, contains_zero=True)
+FOUND = DemoResults(2, ("Other processes use 175 % of a core",), RUN, NOISE, PROXY, (SHARING,))
+
+
+def screen(found: DemoResults, width: int = 80) -> list[str]:
+    stream = io.StringIO()
+    shown = Screen(stream, width)
+    shown.say(headline(found))
+    for line in machine_lines(found):
+        shown.say(line)
+    for table in demo_tables(found):
+        shown.say("")
+        shown.table(table)
+    return stream.getvalue().splitlines()
+
+
+def test_it_is_one_screen_of_eighty_columns() -> None:
+    lines = screen(FOUND)
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 80
+
+
+def test_it_says_that_no_gpu_was_measured_and_what_disturbed() -> None:
+    text = "\n".join(screen(FOUND))
+    assert "not a GPU's numbers" in text
+    assert "2 cores · noise floor ±4.7 %" in text
+    assert "warning: Other processes use 175 % of a core" in text
+    assert "not a GPU's numbers" not in headline(
+        dataclasses.replace(FOUND, run=record(device="cuda", device_label="GPU (Made-up)"))
+    )
+
+
+def test_batches_share_a_row_and_an_invalid_cell_says_so() -> None:
+    text = "\n".join(screen(FOUND))
+    assert "offline, batch 1 / 8 / 32" in text
+    assert "17.6 / 24.6 / 48.6" in text
+    assert "single-stream (INVALID)" in text
+
+
+def test_an_operation_is_shown_by_its_mean_and_a_copy_by_its_rate() -> None:
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in proxy_table(PROXY).rows}
+    assert rows["typical operation"] == ["136 µs", "140 µs", "+2.6 % (+1.4 to +3.8)", "5 %", "PASS"]
+    assert rows["kernel launch"][-1] == "undecided, ~4 min more"
+    assert rows["100MB from host to device"][:2] == ["4.4 GB/s", "4.3 GB/s"]
+
+
+def test_sharing_shows_one_tenant_against_the_most() -> None:
+    (row,) = sharing_table((SHARING,)).rows
+    assert row[0].text == "cpu-shared (simulation)"
+    assert "x" in row[3].text
+
+
+def test_a_part_that_was_skipped_has_no_table() -> None:
+    without = dataclasses.replace(FOUND, proxy=None)
+    assert [table.name for table in demo_tables(without)] == ["demo_run", "demo_sharing"]
