@@ -81,7 +81,7 @@ def test_build_then_list(models: Path) -> None:
 
     listed = json.loads(runner.invoke(command, ["list", "--json", "--verify"]).stdout)
     assert {row["path"]: row["state"] for row in listed}[str(path)] == "verified"
-    table = runner.invoke(command, ["list"], env={"COLUMNS": "140"}).stdout
+    table = runner.invoke(command, ["list"], env={"COLUMNS": "240"}).stdout
     assert entry["sha256"][:12] in table
     assert "present" in table
 
