@@ -189,7 +189,7 @@ static void an_impostor(const char *transport)
     listen_somewhere(&pair, 0600);
     pair.other = fork();
     if (pair.other == 0) {
-        client_of(&pair, transport, "no GPU proxy");
+        client_of(&pair, transport, "is not a GPU proxy");
         client_of(&pair, transport, "it hung up");
         exit(0);
     }
