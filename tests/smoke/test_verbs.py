@@ -28,6 +28,8 @@ NO_DEPLOYMENT = "no deployment under results/"
 
 # By verb: its words, the exit codes that are right, and a part of what it says. `out` is a finished run.
 SMOKE: dict[str, tuple[tuple[str, ...], set[int], str]] = {
+    # All of it takes minutes: tests/process/test_demo_command.py.
+    "demo": (("--out", "out"), {2}, "this directory holds results already"),
     "run": (("--suite", "suite.toml", *ENGINE, "--out", "run"), {0}, "Results: run"),
     # An A/A duet of a few seconds on a busy machine may stay inconclusive (7) or exceed its budget (6).
     "duet": (("bare", "bare", *ENGINE, "--max-time", "5", "--out", "duet"), {0, 6, 7}, "Results: duet"),
