@@ -266,7 +266,7 @@ def test_results_are_never_overwritten(place: Path, compare: Compare, out: str) 
         (["a", "b", "--format", "html", "--out", "x.json"], "no name for html"),
         (
             ["a", "b", "--out", "x.pdf"],
-            "unknown kind of report '.pdf' did you mean '.md'? known: .html, .md, .json",
+            "unknown kind of report '.pdf' known: .html, .md, .json, .txt",
         ),
     ],
 )

@@ -92,12 +92,12 @@ def _format(format_name: str | None, as_json: bool, out: Path | None) -> str:
         return "json"
     if format_name:
         return format_name
-    # A file of results is refused for what it is, not for its name.
-    if out is None or out.is_dir() or not out.suffix or out.name in RESULT_FILES:
+    if out is None or out.is_dir() or not out.suffix:
         return "table"
-    if out.suffix.lower() not in _FORMAT_OF_SUFFIX:
+    # A file of results is refused later, for what it is.
+    if out.suffix.lower() not in _FORMAT_OF_SUFFIX and out.name not in RESULT_FILES:
         raise unknown_name("kind of report", out.suffix, _FORMAT_OF_SUFFIX)
-    return _FORMAT_OF_SUFFIX[out.suffix.lower()]
+    return _FORMAT_OF_SUFFIX.get(out.suffix.lower(), "table")
 
 
 def _files(out: Path | None, format_name: str) -> dict[Path, str]:

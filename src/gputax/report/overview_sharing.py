@@ -14,7 +14,10 @@ from gputax.results.documents.sharing import SharedRow
 
 def sharing_title(shared: Sequence[Experiment]) -> Fact:
     """Return what the most tenants, or the worst neighbour, cost one of them."""
-    experiment = next((each for each in shared if _shared_points([each])), shared[0])
+    devices = {each.device for each in shared if each.measured}
+    if len(devices) > 1:
+        return Fact(f"Slowdown by tenants on {len(devices)} devices")
+    experiment = next((each for each in shared if each.measured), shared[0])
     workload = experiment.record.workload
     points = _at_most(experiment)
     if points:

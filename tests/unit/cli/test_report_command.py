@@ -85,7 +85,7 @@ def test_the_suffix_chooses_the_format(results: Path, tmp_path: Path) -> None:
     done = run(results, "--out", "comparison.md")
     assert (tmp_path / "comparison.md").read_text().startswith("<!-- gputax report")
     charts = sorted(path.name for path in tmp_path.glob("*.svg"))
-    assert charts == ["comparison-overhead-1.svg", *(f"comparison-waterfall-{i}.svg" for i in range(1, 5))]
+    assert charts == ["comparison-overview-1.svg", *(f"comparison-waterfall-{i}.svg" for i in range(1, 5))]
     for chart in charts:
         assert chart in done.stdout
 

@@ -68,7 +68,8 @@ def test_markdown_goes_with_its_charts(results: Path, tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="charts need vl-convert-python")
     run(results / "share", "--out", "comparison.md")
     drawn = sorted(file.name for file in tmp_path.glob("comparison-*.svg"))
-    assert drawn == [f"comparison-sharing-{kind}-1.svg" for kind in ("fairness", "latency", "p99", "throughput")]
+    kinds = ("overview", "sharing-fairness", "sharing-latency", "sharing-p99", "sharing-throughput")
+    assert drawn == [f"comparison-{kind}-1.svg" for kind in kinds]
     assert "| technique | 7 tenants | 5 tenants | 3 tenants | 1 tenant |" in (tmp_path / "comparison.md").read_text()
 
 
@@ -76,7 +77,9 @@ def test_devices_stay_apart_in_json(results: Path) -> None:
     write_text(results / "gpu" / SHARING_NAME, gpu_record().model_dump_json())
     data = json.loads(run(results / "share", results / "gpu", "--json").stdout)
     assert data["devices"] == [CPU, GPU]
-    for chart in data["charts"]:
+    overview, *charts = data["charts"]
+    assert overview["title"] == f"Slowdown by tenants on 2 devices on {CPU}; {GPU}", "its rows name their own"
+    for chart in charts:
         assert chart["title"].endswith((f"on {CPU}", f"on {GPU}"))
 
 
