@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from gputax.report.output import save_report
-from gputax.report.sources import SHARING_NAME, read_sources
+from gputax.report.sources import read_sources
 from gputax.report.story import build_report
 from gputax.results.documents.comparison import COMPARISON_NAME
+from gputax.results.documents.sharing import SHARING_NAME
 from gputax.results.files import write_text
 from tests.browser.test_report import HOSTILE, complaints, luminance
 from tests.builders.documents import comparison

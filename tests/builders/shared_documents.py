@@ -113,7 +113,7 @@ def neighbours(*techniques: str) -> tuple[NeighbourRow, ...]:
 
 
 def isolation(*techniques: str) -> tuple[IsolationRow, ...]:
-    checks = ("memory quota holds", "no foreign memory readable", "a crash stays with its tenant")
+    checks: tuple[Any, ...] = ("memory quota holds", "no foreign memory readable", "a crash stays with its tenant")
     said: tuple[tuple[bool | None, str], ...] = (
         (True, "refused at 256 MB of 256 MB"),
         (False, "read 4 of 4,096 bytes of another tenant"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gputax.advise.models import Fitted, fit_or_refuse
+from gputax.advise.table import Table
 from gputax.results.documents.sharing import SharedCell, SharingRecord, TenantResult
 
 CPU = "CPU (Test CPU), not a GPU"
@@ -84,6 +85,6 @@ def record(*found: SharedCell, **changes: Any) -> SharingRecord:
     return SharingRecord(**{**values, **changes})
 
 
-def fit_all(source: SharingRecord, only: Sequence[int] = ()) -> tuple[Fitted, ...]:
+def fit_all(source: SharingRecord | Table, only: Sequence[int] = ()) -> tuple[Fitted, ...]:
     """Fit every technique whose points suffice; `only` restricts the fit, and the other points then check it."""
     return tuple(each for each in fit_or_refuse(source, only) if isinstance(each, Fitted))

@@ -89,7 +89,7 @@ def host(tmp_path: Path) -> Iterator[dict[str, str]]:
     Path("/run/sshd").mkdir(exist_ok=True)
     server = subprocess.Popen([program("sshd"), "-D", "-r", "-f", str(tmp_path / "sshd_config")])
     environ = {**os.environ, "PATH": f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}"}
-    answers = [wrapper, "gpu-box", "true"]
+    answers = [str(wrapper), "gpu-box", "true"]
     eventually("sshd answers", lambda: subprocess.run(answers, capture_output=True).returncode == 0, 30)
     yield environ
     server.terminate()

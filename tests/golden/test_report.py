@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def short_report() -> Report:
 
 def long_report() -> Report:
     """A comparison on disk of four layers with one base, and the runs themselves."""
-    slower = {"verdict": "fail", "paired": False, "pairs": None}
+    slower: dict[str, Any] = {"verdict": "fail", "paired": False, "pairs": None}
     made = comparison(
         metric(other="container", percent=0.4, budget=1.0, ci95_percent=(0.1, 0.7)),
         metric(other="k8s", percent=0.7, budget=1.0, ci95_percent=(0.5, 0.9), budget_source="budget of the layer k8s"),

@@ -82,7 +82,7 @@ def with_latency(directory: Path, mean_ms: float, seed: int, rows: int = 20_000)
         pq.write_table(pa.table(columns), path)
 
 
-def edited(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def edited(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path = directory / "benchmark_results.json"
     data = json.loads(path.read_text())
     change(data)
@@ -274,7 +274,11 @@ def test_a_wrong_command_line_is_refused_before_anything_is_read(words: list[str
     with pytest.raises((UsageError, click.UsageError)) as raised:
         compare_verb.main(words, standalone_mode=False)
     error = raised.value
-    shown = f"{error.what} {error.next_step}" if isinstance(error, UsageError) else error.format_message()
+    if isinstance(error, UsageError):
+        shown = f"{error.what} {error.next_step}"
+    else:
+        assert isinstance(error, click.UsageError)
+        shown = error.format_message()
     assert complaint in shown
 
 

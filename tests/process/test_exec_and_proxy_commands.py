@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,11 +38,12 @@ print(ok(cuda.cuDeviceGetName(128, device)).split(b"\\0")[0].decode())
 """
 
 
-def gputax_exec(*words: str, environment: str = "bare+proxy", **more: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+def gputax_exec(*words: str, environment: str = "bare+proxy", **more: Any) -> subprocess.CompletedProcess[str]:
+    done: subprocess.CompletedProcess[str] = subprocess.run(
         [sys.executable, "-m", "gputax", "exec", "--env", environment, *SOFTWARE, "--", *words],
         capture_output=True, text=True, timeout=60, **more,
-    )  # type: ignore[call-overload, no-any-return]  # fmt: skip
+    )  # fmt: skip
+    return done
 
 
 @pytest.mark.parametrize("environment", ["bare", "bare+proxy"])

@@ -27,7 +27,7 @@ from gputax.plan.budgets import COMMAND_LINE, Budget
 from gputax.plan.metrics import METRICS
 from gputax.stats.pairs import PairedEstimate, paired_estimate
 from gputax.stats.stopping import StopRule
-from gputax.stats.verdicts import differs, judge
+from gputax.stats.verdicts import Verdict, differs, judge
 
 BUDGETS = {name: Budget(2.0, "ms", "test") if name == "latency_p99" else Budget(5.0, "%", "test") for name in METRICS}
 
@@ -138,7 +138,7 @@ def test_two_equal_sides_are_rarely_called_different(publishes: Publishes, full:
 
 
 @pytest.mark.parametrize(("overhead", "verdict"), [(0.032, "pass"), (0.06, "fail")])
-def test_a_true_overhead_gets_its_verdict(overhead: float, verdict: str, publishes: Publishes) -> None:
+def test_a_true_overhead_gets_its_verdict(overhead: float, verdict: Verdict, publishes: Publishes) -> None:
     assert judged(duet(0, overhead)[0])["latency_mean"].verdict == verdict  # type: ignore[attr-defined]
     verdicts = [judge(estimate(duet(seed, overhead)[0]), 5.0).verdict for seed in range(50)]
     assert verdicts.count(verdict) >= 48

@@ -113,7 +113,7 @@ class Browser:
     def press(self, key: str) -> None:
         """Press and release one key."""
         codes = {"Tab": 9, "Enter": 13, "ArrowDown": 40, "ArrowRight": 39, "Escape": 27}
-        text = {"text": "\r"} if key == "Enter" else {}
+        text: dict[str, Any] = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key], **text)
 

@@ -52,8 +52,9 @@ def run_gputax(*words: str, cwd: Path, timeout: float = 120, **environment: str)
 
 def call_gputax(*words: str) -> subprocess.CompletedProcess[str]:
     """Call the command line in this process, with what it writes kept as a pipe would."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    kept = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(each, encoding="utf-8", write_through=True) for each in kept)
     with redirect_stdout(out), redirect_stderr(err):
         code = main(words)
-    stdout, stderr = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    stdout, stderr = (each.getvalue().decode() for each in kept)
     return subprocess.CompletedProcess(["gputax", *words], code, stdout, stderr)

@@ -92,7 +92,10 @@ class ScriptedEngine:
         if self._is_neighbour:
             self._first_ns = self._first_ns or now_ns
             self._state.set(ACTIVE, now_ns)
-            if self._options["kind"] == "crash" and now_ns - self._first_ns > self._options["crash_after_ms"] * 1e6:
+            if (
+                self._options["kind"] == "crash"
+                and now_ns - self._first_ns > float(self._options["crash_after_ms"]) * 1e6
+            ):
                 self._crash()
             time.sleep(0.001)
         else:
@@ -128,7 +131,7 @@ def scripted() -> None:
     if "one-memory" in habits:
         OneMemory.path = path.with_name("common-memory")
         isolation_host.HostWalls = OneMemory  # type: ignore[misc]
-    preparation.load_engine = lambda name, request: ScriptedEngine(name, request, state, habits)  # type: ignore[assignment]
+    vars(preparation)["load_engine"] = lambda name, request: ScriptedEngine(name, request, state, habits)
     main()
 
 

@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from bench import client as bench
 from bench.client import client_figures
 from gputax.worker.tenant.tally import Tally
 
@@ -27,5 +26,5 @@ def test_a_cost_that_is_put_in_comes_out(monkeypatch: pytest.MonkeyPatch) -> Non
         done(tally, latency_ns, samples)
         time.sleep(0.004)
 
-    monkeypatch.setattr(bench.Tally, "done", slower)
+    monkeypatch.setattr(Tally, "done", slower)
     assert client_figures(1.5, "resnet50", ENGINE)["client_overhead"] > 1.6

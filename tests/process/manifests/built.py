@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from lightkube import codecs
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 KUBERNETES = REPOSITORY / "kubernetes"
@@ -30,6 +31,12 @@ def built_from(directory: Path) -> list[Manifest]:
     done = subprocess.run(["kubectl", "kustomize", str(directory)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
+
+
+def read_back(manifest: Manifest) -> Manifest:
+    """Return what the Kubernetes client keeps of an object: a field that it does not know is lost."""
+    kept: Any = codecs.from_dict(manifest)
+    return dict(kept.to_dict())
 
 
 def one(manifests: list[Manifest], kind: str) -> Manifest:

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from lightkube import codecs
 
 from gputax.worker.tenant.metrics import TenantMetrics
 from gputax.worker.tenant.tally import Tally
-from tests.process.manifests.built import KUBERNETES, OVERLAYS, Manifest, built, one
+from tests.process.manifests.built import KUBERNETES, OVERLAYS, Manifest, built, one, read_back
 
 USERS_QUERY = "avg(sum(rate(inference_time_seconds_sum[2m])) / sum(rate(inference_time_seconds_count[2m])))"
 DASHBOARD: dict[str, Any] = json.loads((KUBERNETES / "monitoring/grafana-dashboard.json").read_text())
@@ -186,7 +185,7 @@ def test_a_prometheus_without_the_operator_finds_the_same_pods_under_the_same_la
 def test_the_other_objects_have_only_fields_that_kubernetes_knows(place: str) -> None:
     for manifest in built(place):
         if not manifest["apiVersion"].startswith("monitoring.coreos.com/"):
-            assert codecs.from_dict(manifest).to_dict() == manifest
+            assert read_back(manifest) == manifest
 
 
 def test_dcgm_s_own_labels_are_kept() -> None:

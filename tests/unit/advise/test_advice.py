@@ -109,6 +109,7 @@ def test_measured_throughput_is_what_was_counted_and_the_models_stands_beside_it
         for each in cells("mps", contention(), noise=0.0)
     ]
     row = row_of(measured(found, "mean=1s", device="cuda", price_per_h=1.0), "mps", 7)
+    assert row.measured_per_s is not None
     assert row.measured_per_s == pytest.approx(0.9 * 7 * 1000 / contention()(7))
     assert row.aggregate_per_s[0] > 1.05 * row.measured_per_s
     assert row.cost_per_million == pytest.approx(1.0 / 3600 / row.measured_per_s * 1e6)

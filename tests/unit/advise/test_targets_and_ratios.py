@@ -15,7 +15,7 @@ from tests.builders.sharing_records import cell, cells, contention, record
 
 def series(*found: object, **changes: object) -> Series:
     made = found or cells("mps", contention(), **changes)  # type: ignore[arg-type]
-    return from_record(record(*made)).series[0]  # type: ignore[arg-type]
+    return from_record(record(*made)).series[0]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,12 @@ def planned(monkeypatch: pytest.MonkeyPatch, *words: str, **environ: str) -> Ten
         return 0
 
     made = module._plan
-    monkeypatch.setattr(module, "_plan", lambda chosen: plans.append(made(chosen)) or plans[-1])
+
+    def kept(chosen: Any) -> TenantPlan:
+        plans.append(made(chosen))
+        return plans[-1]
+
+    monkeypatch.setattr(module, "_plan", kept)
     monkeypatch.setattr(module, "_beside_its_driver", instead)
     done = CliRunner().invoke(client, list(words), env=environ, standalone_mode=False)
     if done.exception is not None:

@@ -18,7 +18,8 @@ Key = tuple[str, str, int | None]
 @pytest.fixture
 def match(cell: Make, source: Make) -> Callable[[list[Key], list[Key]], tuple[list[tuple[Key, Key]], list[str]]]:
     def made(name: str, keys: list[Key]) -> Source:
-        return source(name, *(cell(workload=w, scenario=s, batch_size=b) for w, s, b in keys))
+        built: Source = source(name, *(cell(workload=w, scenario=s, batch_size=b) for w, s, b in keys))
+        return built
 
     def key(found: SourceCell) -> Key:
         return found.workload, found.scenario, found.batch_size

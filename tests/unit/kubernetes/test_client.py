@@ -26,7 +26,7 @@ class Server:
     """Answers every request with one status."""
 
     def __init__(self) -> None:
-        self.code, self.message, self.requests = 200, "", []
+        self.code, self.message = 200, ""
         server = self
 
         class Handler(http.server.BaseHTTPRequestHandler):

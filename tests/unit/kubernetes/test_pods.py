@@ -14,6 +14,7 @@ from gputax.errors import PreflightError
 from gputax.kubernetes import pods as module
 from gputax.kubernetes.objects import PodPlan
 from gputax.kubernetes.pods import RunPods, as_yaml, new_run_id, uninterrupted
+from gputax.kubernetes.watch import PodWatch
 
 PLAN = PodPlan("", "", "gputax:1")
 
@@ -144,8 +145,8 @@ def test_a_pod_that_never_started_is_waited_for_as_well(run: RunPods, monkeypatc
         waited.append(name)
         return True
 
-    monkeypatch.setattr(module.PodWatch, "wait_ready", never)
-    monkeypatch.setattr(module.PodWatch, "wait_gone", gone)
+    monkeypatch.setattr(PodWatch, "wait_ready", never)
+    monkeypatch.setattr(PodWatch, "wait_gone", gone)
     with pytest.raises(PreflightError):
         run.ready(PLAN, 5)
     run.close()

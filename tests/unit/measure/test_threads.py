@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 
@@ -50,7 +51,7 @@ def test_an_interrupt_abandons_all(monkeypatch: pytest.MonkeyPatch) -> None:
         def get(self) -> object:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(share_threads.queue, "SimpleQueue", Interrupted)
+    monkeypatch.setattr(queue, "SimpleQueue", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         in_parallel([lambda: abandoned.wait(10)], abandoned.set)
     assert abandoned.is_set()

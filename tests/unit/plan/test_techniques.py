@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -47,8 +48,14 @@ def test_the_device_is_cut_for_the_most_tenants_or_as_was_said() -> None:
 
 
 def test_the_id_follows_everything_that_shapes_a_number() -> None:
-    changes = ({"window_s": 11.0}, {"seed": 8}, {"slices": 9}, {"setup": Setup("resnet50")}, {"tenants": (1, 3)})
-    assert len({PLAN.id, *(dataclasses.replace(PLAN, **change).id for change in changes)}) == 1 + len(changes)  # type: ignore[arg-type]
+    changes: tuple[dict[str, Any], ...] = (
+        {"window_s": 11.0},
+        {"seed": 8},
+        {"slices": 9},
+        {"setup": Setup("resnet50")},
+        {"tenants": (1, 3)},
+    )
+    assert len({PLAN.id, *(dataclasses.replace(PLAN, **change).id for change in changes)}) == 1 + len(changes)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 from gputax.report.answers import answer_sentence, answer_table, layer_answers
 from gputax.report.grouping import compared, pairs_of
 from gputax.report.story import build_report, report_on
 from gputax.results.documents.comparison import ComparedMetric
 from tests.builders.documents import CPU, comparison, metric, p99, sources
 
-FAIL = {"verdict": "fail", "reason": "lower bound is above the budget"}
-OPEN = {"verdict": "inconclusive", "ci95_percent": (4.0, 6.0), "pairs_needed": 400}
-DIFFERENT = {
+FAIL: dict[str, Any] = {"verdict": "fail", "reason": "lower bound is above the budget"}
+OPEN: dict[str, Any] = {"verdict": "inconclusive", "ci95_percent": (4.0, 6.0), "pairs_needed": 400}
+DIFFERENT: dict[str, Any] = {
     "verdict": "not comparable",
     "differences": ("threads: 2 and 4", "engine: onnx and torch"),
     "reason": "differ",
@@ -53,7 +55,7 @@ def test_without_a_number_the_reason_is_the_answer() -> None:
 
 
 def test_a_refused_percentile_decides_nothing_while_others_have_numbers() -> None:
-    refused = {
+    refused: dict[str, Any] = {
         "overhead_percent": None,
         "overhead_absolute": None,
         "verdict": "inconclusive",

@@ -200,7 +200,7 @@ def test_pairs_without_numbers_are_left_out_and_many_are_thinned() -> None:
 
 
 def test_telemetry_draws_what_was_sampled() -> None:
-    telemetry = {
+    telemetry: dict[str, list[float | None]] = {
         "time_ns": [5e9, 6e9, 7e9],
         "own_busy_percent": [None, 50.0, math.nan],
         "gpu_utilisation_percent": [1.0, 2.0, 3.0],

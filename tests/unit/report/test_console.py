@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ WIDTHS = (40, 60, 80, 100, 140)
 
 
 def reports() -> dict[str, Report]:
-    busy = {"scenario": "single-stream", "batch_size": 1}
+    busy: dict[str, Any] = {"scenario": "single-stream", "batch_size": 1}
     operations = [
         benchmark(f"{name}-single-stream-bare", workload=name, scenario="single_stream", batch_size=1)
         for name in ("micro:operation", "micro:copy-in-1MiB")

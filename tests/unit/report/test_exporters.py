@@ -18,7 +18,7 @@ from gputax.report.exporters.csv_text import as_text, csv_text
 from gputax.report.exporters.html_page import html_page
 from gputax.report.exporters.json_text import json_text
 from gputax.report.exporters.markdown_text import escaped, markdown_text
-from gputax.report.model import Cell, Column, Report, Table
+from gputax.report.model import Cell, Chart, Column, Report, Table
 from gputax.report.story import build_report
 from gputax.results.documents.run import LoadGenVerdict
 from tests.builders.documents import CPU, HOSTILE, benchmark, comparison, metric, p99, run_source, side, sources
@@ -42,7 +42,12 @@ def hostile_report() -> Report:
 
 
 def nan_report() -> Report:
-    bad = {"base_value": math.nan, "other_value": math.inf, "ci95_percent": (math.nan, math.inf), "budget": math.nan}
+    bad: dict[str, Any] = {
+        "base_value": math.nan,
+        "other_value": math.inf,
+        "ci95_percent": (math.nan, math.inf),
+        "budget": math.nan,
+    }
     run = run_source(benchmark(throughput_samples_per_sec=math.nan, latency_mean_ms=math.inf, latency_p50_ms=None))
     return build_report(sources(comparison(metric(percent=math.nan, **bad), metric(percent=None)), runs=(run,)))
 
@@ -109,7 +114,8 @@ def test_a_report_built_twice_is_the_same() -> None:
 
 def test_every_table_and_chart_title_names_its_device() -> None:
     report = build_report(sources(comparison(metric(), p99()), runs=(run_source(),)))
-    for titled in (*report.tables, *report.charts):
+    titles: list[Table | Chart] = [*report.tables, *report.charts]
+    for titled in titles:
         assert CPU in titled.title, titled.name
 
 

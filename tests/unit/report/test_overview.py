@@ -13,8 +13,8 @@ from gputax.results.documents.comparison import ComparedMetric
 from tests.builders.documents import CPU, HOSTILE, benchmark, comparison, metric, p99, run_source, side, sources
 from tests.builders.shared_documents import gpu_record, neighbours_record, shared, sharing_record
 
-FAIL = {"verdict": "fail", "reason": "lower bound is above the budget"}
-OPEN = {"verdict": "inconclusive", "ci95_percent": (4.0, 6.0)}
+FAIL: dict[str, Any] = {"verdict": "fail", "reason": "lower bound is above the budget"}
+OPEN: dict[str, Any] = {"verdict": "inconclusive", "ci95_percent": (4.0, 6.0)}
 
 
 def operation(name: str, percent: float, **changes: Any) -> ComparedMetric:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gputax.report.model import Fact
@@ -195,7 +197,7 @@ def test_a_stand_in_whose_crash_spreads_is_broken_and_not_so_by_nature() -> None
         (slice(2, 3), "isolation not tried", ""),
     ],
 )
-def test_isolation_is_told_in_words(kept: slice, said: str, tone: str) -> None:
+def test_isolation_is_told_in_words(kept: slice, said: str, tone: Any) -> None:
     (fact,) = answers(neighbours_record(neighbours=(), isolation=isolation("proxy")[kept]))
     assert fact == Fact(f"micro:operation beside a neighbour: {said}.", tone)
 

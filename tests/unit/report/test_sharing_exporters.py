@@ -15,12 +15,12 @@ from gputax.report.exporters.csv_text import csv_text
 from gputax.report.exporters.html_page import html_page
 from gputax.report.exporters.json_text import json_text
 from gputax.report.exporters.markdown_text import markdown_text
-from gputax.report.model import Report
+from gputax.report.model import Chart, Report, Table
 from gputax.report.output import FORMATS, Format, report_text, save_report
-from gputax.report.sources import SHARING_NAME, Sources, cleaned, read_sources
+from gputax.report.sources import Sources, cleaned, read_sources
 from gputax.report.story import build_report
 from gputax.results.documents.base import Failure, WarningRecord
-from gputax.results.documents.sharing import SharedFigure, SharingRecord
+from gputax.results.documents.sharing import SHARING_NAME, SharedFigure, SharingRecord
 from gputax.results.files import write_text
 from tests.builders.documents import CPU, HOSTILE, comparison, run_source, sources
 from tests.builders.shared_documents import (
@@ -107,7 +107,8 @@ def test_the_page_has_every_answer_and_names_each_device(monkeypatch: pytest.Mon
     text = "".join(Page(html_page(report)).texts).replace("\N{NO-BREAK SPACE}", " ")
     for fact in (report.answer, *report.more_answers):
         assert fact.text in text
-    for titled in (*report.tables, *report.charts):
+    titles: list[Table | Chart] = [*report.tables, *report.charts]
+    for titled in titles:
         assert any(device in titled.title for device in report.devices), titled.name
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -75,9 +76,7 @@ def test_every_verdict_has_a_mark_beside_its_colour() -> None:
         ({"ci95_percent": None}, False),
     ],
 )
-def test_a_reason_is_needed_where_the_interval_does_not_say_the_verdict(
-    changes: dict[str, object], evident: bool
-) -> None:
+def test_a_reason_is_needed_where_the_interval_does_not_say_the_verdict(changes: dict[str, Any], evident: bool) -> None:
     assert wording.evident(metric(**changes)) is evident
 
 

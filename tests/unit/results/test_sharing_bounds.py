@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gputax.errors import ResultsError
-from gputax.report.sources import SHARING_NAME, SharingSource, Sources, read_sources
+from gputax.report.sources import SharingSource, Sources, read_sources
 from gputax.report.story import build_report
-from gputax.results.documents.sharing import SharingRecord
+from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
 from gputax.results.files import write_text
 from gputax.results.kinds import RUN
 from gputax.results.sharing_bounds import refuse_nonsense

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,11 +118,8 @@ def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_unfinished_run_of_the_same_plan_is_found_again(tmp_path: Path) -> None:
-    for name, changes in {
-        "done": {"complete": True},
-        "other": {"plan_id": "xyz"},
-        "unfinished": {},
-    }.items():
+    runs: dict[str, dict[str, Any]] = {"done": {"complete": True}, "other": {"plan_id": "xyz"}, "unfinished": {}}
+    for name, changes in runs.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / RECORD_NAME).write_text(record(**changes).model_dump_json())
     (tmp_path / "broken").mkdir()

@@ -44,7 +44,7 @@ MakeRun = Callable[..., Path]
 
 
 def record_data(benchmark: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    data = json.loads(json.dumps({**RECORD, **changes}))
+    data: dict[str, Any] = json.loads(json.dumps({**RECORD, **changes}))
     for entry in data["benchmarks"]:
         entry.update(benchmark or {})
     return data

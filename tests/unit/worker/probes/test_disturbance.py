@@ -28,7 +28,7 @@ CALM: dict[str, list[Any]] = {
     "throttled_ms": [0.0, 0.0, 0.0],
     "throttled_periods": [0, 0, 0],
 }
-CALM_GPU = {
+CALM_GPU: dict[str, list[Any]] = {
     "sm_clock_mhz": [210, 1400, 1400],
     "gpu_utilisation_percent": [0, 95, 95],
     "gpu_throttle_reasons": [1, 0, 0],
@@ -129,7 +129,7 @@ def test_a_governor_that_varies_the_clock_is_told(governors: tuple[str, ...] | N
     assert all("powersave" in notice.text for notice in notices)
 
 
-TEXTS = {
+TEXTS: dict[str, tuple[dict[str, list[Any]], str]] = {
     "cpu-steal": (
         {"steal_ms": [0, 0, 220.0]},
         "The hypervisor withheld 1.1 % of this worker's CPU time (steal, limit 1 %): latencies contain waiting"

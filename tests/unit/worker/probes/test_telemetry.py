@@ -107,7 +107,7 @@ def test_a_wall_clock_that_is_set_during_the_run_is_noticed(monkeypatch: pytest.
     telemetry = Telemetry()
     telemetry.start()
     true_time = time.time_ns
-    monkeypatch.setattr(module.time, "time_ns", lambda: true_time() - 2_000_000_000)
+    monkeypatch.setattr(time, "time_ns", lambda: true_time() - 2_000_000_000)
     jumps = [notice for notice in disturbances(telemetry.stop()) if notice.code == "clock-jump"]
     assert [jump.value for jump in jumps] == [pytest.approx(-2000, abs=1)]
 
@@ -138,14 +138,14 @@ def test_a_preempted_reading_of_the_clocks_is_replaced(monkeypatch: pytest.Monke
     # The first pair of readings is 30 ms apart, the second 2 µs.
     monotonic = iter([0, 30_000_000, 40_000_000, 40_002_000])
     wall = iter([1_030_000_000, 1_040_001_000])
-    monkeypatch.setattr(module.time, "monotonic_ns", lambda: next(monotonic))
-    monkeypatch.setattr(module.time, "time_ns", lambda: next(wall))
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(monotonic))
+    monkeypatch.setattr(time, "time_ns", lambda: next(wall))
     assert clock_pair() == (40_001_000, 1_000_000_000)
 
 
 def test_without_a_good_reading_of_the_clocks_the_narrowest_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     widths = [9_000_000, 4_000_000, 6_000_000, 8_000_000]
     monotonic = iter([value for i, width in enumerate(widths) for value in (i * 10**8, i * 10**8 + width)])
-    monkeypatch.setattr(module.time, "monotonic_ns", lambda: next(monotonic))
-    monkeypatch.setattr(module.time, "time_ns", lambda: 5 * 10**9)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(monotonic))
+    monkeypatch.setattr(time, "time_ns", lambda: 5 * 10**9)
     assert clock_pair() == (10**8 + 2_000_000, 5 * 10**9 - 10**8 - 2_000_000)

@@ -110,7 +110,7 @@ def test_openmetrics_is_given_to_who_asks_for_it(metrics: TenantMetrics, server:
     _, kind, text = get(server, Accept="application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text")
     assert text.endswith("# EOF\n")
-    found = {family.name: family for family in openmetrics_families(text)}
+    found = {family.name: family for family in openmetrics_families(text)}  # type: ignore[no-untyped-call]
     assert found["gputax_tenant"].type == "info"
     assert value(found, "inference_time_seconds_count") == 1
 

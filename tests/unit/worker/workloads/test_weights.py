@@ -10,7 +10,7 @@ import os
 import resource
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -162,7 +162,7 @@ def test_a_process_waits_for_one_that_builds(small_bert: Workload, models: Path)
 def test_what_another_process_built_in_between_is_used(
     small_bert: Workload, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Any = weights.locked
+    real: Callable[..., AbstractContextManager[float]] = vars(weights)["locked"]
     built: list[Any] = []
 
     def late(model: Path, *, exclusive: bool) -> AbstractContextManager[float]:
