@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,8 @@ def test_functions_stay_reachable_after_the_packages_of_the_same_name_are_import
 
     for name in ("advise", "compare", "report"):
         assert callable(getattr(gputax, name))
-    assert gputax.report.story.build_report
+    package: Any = gputax.report
+    assert package.story.build_report
     with pytest.raises(UsageError, match="nothing is asked for"):
         gputax.advise("published:a100-nos")
 
