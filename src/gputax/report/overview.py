@@ -22,7 +22,7 @@ MOST_WORDS = 12
 MOST_ROWS = 8
 NUMBERS = 3
 CAPTION = "Dot: the value. Pale bar: its 95 % interval."
-CAPTION_LAYERS = "Dot: the overhead. Pale bar: its 95 % interval. Dark tick: the budget."
+CAPTION_LAYERS = "Dot: the overhead. Pale bar: its 95 % interval. Upright tick: the budget."
 WORD = re.compile(r"\S*\w\S*")
 
 
