@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gputax import __version__
 from gputax.plan.cells import scenario_named
+from gputax.plan.metrics import METRICS
 from gputax.plan.micro import OPERATIONS
 from gputax.plan.techniques import TECHNIQUES
 from gputax.plan.workloads import workload_facts
@@ -16,7 +17,13 @@ from gputax.results.documents.run import RunRecord
 from gputax.results.documents.sharing import SharedRow, SharingRecord
 from gputax.text import DASH, counted, decimals_for, digits, duration, milliseconds, number, percent, signed
 
-TYPICAL = {"micro:operation": "typical operation", "micro:launch": "kernel launch", "micro:allocate": "allocate 1 MiB"}
+TYPICAL = {
+    "micro:operation": "typical operation",
+    "micro:launch": "kernel launch",
+    "micro:allocate": "allocate 1 MiB",
+    "micro:copy-in-100MB": "copy 100 MB in",
+    "micro:copy-out-100MB": "copy 100 MB out",
+}
 WORDS: dict[str, tuple[str, Tone]] = {
     "pass": ("PASS", "pass"),
     "fail": ("FAIL", "fail"),
@@ -100,7 +107,7 @@ def proxy_table(comparison: Comparison) -> Table:
     """Return one row for each operation: both values, the overhead with its interval, budget and verdict."""
     base, other = comparison.sides[0].label, comparison.sides[-1].label
     columns = (
-        Column("operation", "GPU proxy, software device"),
+        Column("operation", "GPU proxy, p50"),
         Column("base", base, align="right"),
         Column("other", other, align="right", short="proxy"),
         Column("overhead", "overhead, 95 %", align="right", short="overhead"),
@@ -117,7 +124,7 @@ def proxy_table(comparison: Comparison) -> Table:
                 text_cell(_value(metric.other_value, metric.unit)),
                 Cell(_overhead(metric), metric.overhead_percent),
                 text_cell(DASH if metric.budget is None else f"{metric.budget:g} {metric.budget_unit}"),
-                text_cell(word + _more_time(comparison, metric), tone=tone),
+                text_cell(word + (_beside(comparison, metric) or _more_time(comparison, metric)), tone=tone),
             )
         )
     return Table("demo_proxy", "", columns, tuple(rows))
@@ -158,14 +165,26 @@ def _scenario(name: str) -> str:
 
 
 def _shown_metrics(comparison: Comparison) -> list[ComparedMetric]:
-    """Return one metric for each operation: its bandwidth where it copies, else its mean latency."""
+    """Return one metric for each operation, the one that the page opens with: its bandwidth, else its median."""
     shown: dict[str, ComparedMetric] = {}
     for metric in comparison.metrics:
         operation = OPERATIONS.get(metric.workload)
-        wanted = (operation.bandwidth_metric if operation else None) or "latency_mean"
+        wanted = (operation.bandwidth_metric if operation else None) or "latency_p50"
         if metric.metric == wanted or metric.workload not in shown:
             shown[metric.workload] = metric
     return list(shown.values())
+
+
+def _beside(comparison: Comparison, shown: ComparedMetric) -> str:
+    """Return which other metric of the operation fails where the shown one does not."""
+    if shown.verdict == "fail":
+        return ""
+    failing = [
+        METRICS[each.metric].title.removesuffix(" latency")
+        for each in comparison.metrics
+        if each.workload == shown.workload and each.verdict == "fail" and each.metric in METRICS
+    ]
+    return f", {' and '.join(failing)} FAIL" if failing else ""
 
 
 def _operation(workload: str) -> str:
@@ -187,7 +206,7 @@ def _overhead(metric: ComparedMetric) -> str:
     text = f"{signed(metric.overhead_percent, decimals)} %"
     if low is None or high is None:
         return text
-    return f"{text} ({signed(low, decimals)} to {signed(high, decimals)})"
+    return f"{text} ({low:,.{decimals}f} to {high:,.{decimals}f})"
 
 
 def _more_time(comparison: Comparison, metric: ComparedMetric) -> str:
