@@ -1,4 +1,4 @@
-"""The public functions: what each verb of the command line does, for a notebook or a program of yours."""
+"""The public API: each command of the command line as a function, for notebooks and programs."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ __all__ = [
 
 StrPath: TypeAlias = str | os.PathLike[str]
 Say: TypeAlias = Callable[[str], None]
-# A quarter of the budget: then an overhead in the middle of it is decided either way.
+# A quarter of the budget, so that an overhead of half the budget can be decided.
 WIDTH_SHARE = 0.25
 MODEL, OPERATION = "yolos-small", "micro:operation"
-# Beside neighbours each restart has many slots of that length: at 10 s all five kinds took over half an hour.
+# With neighbours, each restart has many slots of this length: at 10 s, all five kinds took over half an hour.
 WINDOW_S, NEIGHBOURS_WINDOW_S = 10.0, 2.0
 BESIDE = (2,)
 
 
 @contextmanager
 def variables_set(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables such as GPUTAX_SOFT_KERNEL_US for the workers that are started meanwhile."""
+    """Set environment variables such as GPUTAX_SOFT_KERNEL_US for workers started inside this context."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -77,7 +77,7 @@ def variables_set(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def variables_named(names: Mapping[str, object]) -> dict[str, str]:
-    """Return the variables of options such as {"soft_kernel_us": 125}; docs/variables.md lists them."""
+    """Return the environment variables for options such as {"soft_kernel_us": 125}; docs/variables.md lists them."""
     known = {option.keyword: option.variable for option in VARIABLE_OPTIONS.values()}
     for name in names:
         if name not in known:
@@ -117,7 +117,7 @@ def run(
 
 
 def run_directory(cells: Sequence[Cell], out: StrPath | None) -> Path:
-    """Return where a run goes: `out`, else results/ENV-TIME, or the unfinished directory of the same plan."""
+    """Return the directory of a run: `out`, else results/ENV-TIME, or the unfinished directory of the same plan."""
     from gputax.results.kinds import RUN
     from gputax.results.store import default_directory
 
@@ -152,7 +152,7 @@ def duet_request(
     for_b: Sequence[str] = (),
     command: str = "",
 ) -> DuetRequest:
-    """Return what a duet is asked to do, or refuse it."""
+    """Return the request of a duet, or raise if it is invalid."""
     from gputax.measure.duet.request import DuetRequest
     from gputax.measure.duet.sides import SideSpec
     from gputax.places import refuse_unknown
@@ -214,7 +214,7 @@ def duet(
     on_pair: OnPair = lambda data, decision: None,
     **more: Any,
 ) -> Comparison:
-    """Measure two environments in alternation and judge B's overhead over A; `more` is what `duet_request` takes."""
+    """Measure two environments in alternation and judge B's overhead over A; `more` is passed to `duet_request`."""
     variables = {key: more.pop(key) for key in [option.keyword for option in VARIABLE_OPTIONS.values()] if key in more}
     request = duet_request(a, b, **more) if isinstance(a, str) else a
     from gputax.measure.duet.execution import execute_duet
@@ -250,13 +250,13 @@ def resolution(
 
 
 def duet_directory(a: str, b: str) -> Path:
-    """Return where a duet goes if nobody says."""
+    """Return the default directory of a duet."""
     words = ("".join(letter if letter.isalnum() else "-" for letter in name) for name in (a, b))
     return Path("results") / f"duet-{'-'.join(words)}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def _duet_workloads(workloads: tuple[str, ...], scenario: str) -> tuple[str, ...]:
-    """Return what is measured: one model, or the operations of micro, which share one worker on each side."""
+    """Return the workloads: one model, or operations of micro, which share one worker per side."""
     from gputax.plan.micro import MICRO, SCENARIOS, expanded, is_micro
     from gputax.plan.workloads import workload_facts
 
@@ -265,7 +265,7 @@ def _duet_workloads(workloads: tuple[str, ...], scenario: str) -> tuple[str, ...
         workload_facts(workload)
     operations = [is_micro(workload) for workload in workloads]
     if len(workloads) > 1 and not all(operations):
-        raise UsageError("a duet takes one model, or operations of micro", next_step="one duet for each model")
+        raise UsageError("a duet takes one model, or operations of micro", next_step="run one duet per model")
     if any(operations) and scenario not in SCENARIOS:
         raise UsageError(f"{MICRO} has no scenario {scenario}", next_step=f"use --scenario {' or '.join(SCENARIOS)}")
     return workloads
@@ -316,7 +316,7 @@ def share_plan(
     seed: int = 7,
     beside_neighbours: bool = False,
 ) -> SharePlan:
-    """Return the plan of a sharing experiment, or refuse it."""
+    """Return the plan of a sharing experiment, or raise if it is invalid."""
     from gputax.plan.engines import SYNONYMS as ENGINE_SYNONYMS
     from gputax.plan.engines import USER_ENGINES, parse_engine
     from gputax.plan.micro import engine_for, expanded
@@ -326,7 +326,7 @@ def share_plan(
     named = tuple(techniques) or DEFAULT_TECHNIQUES[place]
     workloads = expanded((workload or (OPERATION if named == ("proxy",) else MODEL),))
     if len(workloads) != 1:
-        raise UsageError("all tenants run one workload", next_step=f"e.g. --workload {OPERATION}")
+        raise UsageError("all tenants must run the same workload", next_step=f"e.g. --workload {OPERATION}")
     workload_facts(workloads[0])
     name = engine.partition(":")[0]
     if name not in ("", *USER_ENGINES):
@@ -335,11 +335,11 @@ def share_plan(
     parse_engine(engine)
     count = tuple(tenants) or DEFAULT_TENANTS
     if beside_neighbours and count not in (DEFAULT_TENANTS, BESIDE):
-        raise UsageError("beside a neighbour there are two tenants", next_step="drop --tenants")
+        raise UsageError("with a neighbour there are always two tenants", next_step="drop --tenants")
     if window_s is None:
         window_s = NEIGHBOURS_WINDOW_S if beside_neighbours else WINDOW_S
     if window_s <= 0:
-        raise UsageError("--window must be longer than nothing", next_step="e.g. --window 10s")
+        raise UsageError("--window must be above zero", next_step="e.g. --window 10s")
     setup = Setup(
         workloads[0],
         engine=engine,
@@ -382,7 +382,7 @@ def share(
     command: str = "",
     **variables: object,
 ) -> SharingRecord:
-    """Let tenants share a device as the plan says (default: `share_plan()`), or measure one beside `aggressors`.
+    """Measure tenants that share a device (default plan: `share_plan()`), or one tenant next to `aggressors`.
 
     With `optional`, a technique that is impossible here is skipped with a warning.
     """
@@ -411,7 +411,7 @@ def share(
 def share_directory(
     plan: SharePlan, out: StrPath | None, *, aggressors: Sequence[str] = (), victim: str = "single-stream"
 ) -> Path:
-    """Return where an experiment goes: `out`, else results/share-PLACE-TIME, or the same plan's unfinished one."""
+    """Return the directory of an experiment: `out`, else results/share-PLACE-TIME, or this plan's unfinished one."""
     if out:
         return Path(out)
     from gputax.results.kinds import SHARING
@@ -428,7 +428,7 @@ def share_directory(
 def report(
     *directories: StrPath, out: StrPath | None = None, kind: Format | Literal[""] = "", overwrite: bool = False
 ) -> tuple[Path, ...]:
-    """Write the report of result directories; returns the files. Default: report.html beside the only directory."""
+    """Write the report of result directories; returns the files. Default: report.html in the only directory."""
     from gputax.report.output import format_of, save_report
     from gputax.report.sources import read_sources
     from gputax.report.story import build_report
@@ -440,7 +440,7 @@ def report(
 
 
 def report_path(directories: Sequence[Path]) -> Path:
-    """Return where a page goes: beside the results; where these are in several places, the current directory."""
+    """Return the directory of the page: that of the results, or the current directory if there are several."""
     only = directories[0]
     if len(directories) > 1:
         return Path("report.html")
@@ -457,7 +457,7 @@ def read_results(path: StrPath) -> Results:
     documents += [each.record for each in found.sharing]
     if len(documents) != 1:
         raise ResultsError(
-            f"{len(documents)} results are here, not one", where=str(path), next_step="name one of their directories"
+            f"found {len(documents)} results, expected one", where=str(path), next_step="name one of their directories"
         )
     return documents[0]
 
@@ -472,7 +472,7 @@ def advise(
     up_to: int | None = None,
     fit_to: Sequence[int] = (),
 ) -> Advice:
-    """Say which technique and how many tenants meet a target, from a sharing result or `published:NAME`."""
+    """Recommend a technique and a number of tenants that meet a target, from a sharing result or `published:NAME`."""
     from gputax.advise.advice import advise as advise_on
     from gputax.advise.sources import read_table
     from gputax.advise.targets import Question, parse_targets
@@ -483,6 +483,6 @@ def advise(
     if currency and price_per_hour is None:
         raise UsageError("--currency without a --price", next_step="e.g. --price 3.67 --currency USD")
     if not slo and rate_per_s is None:
-        raise UsageError("nothing is asked for", next_step="e.g. --slo p99=50ms, or --rate 10")
+        raise UsageError("no target or rate is given", next_step="e.g. --slo p99=50ms, or --rate 10")
     question = Question(parse_targets(tuple(slo)), rate_per_s, price_per_hour, currency, up_to)
     return advise_on(read_table(str(results)), question, tuple(fit_to))

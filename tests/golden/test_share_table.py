@@ -33,7 +33,7 @@ def record() -> SharingRecord:
         workload="yolos-small", device="cpu", device_label="CPU (Test CPU), not a GPU",
         claim="CPU number, not a GPU's", cells=tuple(cells), rows=shared_rows(cells),
         failures=(Failure(cell="cpu-quota-t3-r2", kind="WorkerError", what="it broke [here]", where="tenant 2 of 3"),),
-        warnings=(WarningRecord(code="technique-left-out", text="proxy was left out"),),
+        warnings=(WarningRecord(code="technique-left-out", text="proxy was skipped"),),
     )  # fmt: skip
 
 

@@ -173,7 +173,7 @@ def test_an_interrupted_duet_keeps_its_pairs_and_says_so(tmp_path: Path) -> None
     # With fewer than 30 there would be nothing to keep.
     done = interrupted(tmp_path, "--no-control", "--out", "d", "--json", after="measuring", pairs=30)
     assert done.returncode == 130, done.stderr
-    assert "SIGINT: stopping after this pair; again ends at once" in done.stderr
+    assert "SIGINT: stopping after this pair; press again to stop now" in done.stderr
     comparison = Comparison.model_validate_json(done.stdout)
     assert comparison == Comparison.model_validate_json((tmp_path / "d/comparison.json").read_text())
     (row,) = [each for each in comparison.metrics if each.metric == "latency_mean"]
@@ -197,7 +197,7 @@ def test_interrupted_before_there_is_an_interval_nothing_is_kept(
 ) -> None:
     done = interrupted(tmp_path, *words, "--out", "d", after=after)
     assert done.returncode == 130, done.stderr
-    assert "nothing is kept" in done.stderr
+    assert "nothing was kept" in done.stderr
     assert not (tmp_path / "d").exists()
 
 
@@ -250,7 +250,7 @@ def test_an_old_answer_is_not_overwritten(gputax: Gputax, tmp_path: Path) -> Non
     (tmp_path / "d/comparison.json").write_text("{}")
     done = gputax("duet", "bare", "bare", "--engine", TWO_MS, "--out", "d")
     assert done.returncode == 2
-    assert "holds a comparison already" in done.stderr
+    assert "already contains a comparison" in done.stderr
     assert (tmp_path / "d/comparison.json").read_text() == "{}"
 
 

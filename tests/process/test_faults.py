@@ -99,7 +99,7 @@ def test_a_resume_on_another_machine_is_refused(tmp_path: Path, tiny_suite: str)
         [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 3, done.stdout
-    assert "not what the earlier cells were measured on" in done.stderr
+    assert "differs from that of the earlier cells" in done.stderr
     assert "cpu_allowance.affinity" in done.stderr
     kept = read_document(RUN, tmp_path / "o").benchmarks
     assert kept == RunRecord.model_validate_json(before).benchmarks, "nothing is lost by the refusal"

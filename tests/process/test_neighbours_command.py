@@ -113,7 +113,7 @@ def test_a_known_slowdown_is_found_and_kept(tmp_path: Path) -> None:
     assert alone.any()
     assert not alone.all()
     assert not kept["counted"][np.r_[True, np.diff(kept["slot"]) > 0]].any(), "the first run of a slot is dropped"
-    with pytest.raises(UsageError, match="complete already"):
+    with pytest.raises(UsageError, match="already complete"):
         measured(Neighbourhood(tmp_path), given)
     with pytest.raises(UsageError, match="another sharing experiment"):
         measured(Neighbourhood(tmp_path), request(tmp_path, "memory"))
@@ -156,7 +156,7 @@ def test_a_crash_that_takes_the_victim_along_fails(tmp_path: Path) -> None:
     record = measured(Neighbourhood(tmp_path, "takes-victim-along"), request(tmp_path, "crash"))
     assert verdicts(record)["a crash stays with its tenant"] is False
     assert record.neighbours == (), "a victim that died gives no number"
-    assert "the victim did not go on" in record.failures[0].what
+    assert "the victim did not continue" in record.failures[0].what
     assert record.complete, "the answer is known: it is no"
 
 
@@ -226,7 +226,7 @@ def test_a_technique_that_was_not_named_is_left_out_aloud_and_an_early_interrupt
     place = Interrupted(tmp_path)
     with pytest.raises(errors.Interrupted, match="nothing was kept"):
         measure_neighbours(given, place, Listening())
-    assert Listening.heard == ["cpu-quota was left out: no group may be made. Next: be root"]
+    assert Listening.heard == ["cpu-quota was skipped: no group may be made. Next: be root"]
     assert place.switched == ["cpu-shared"]
     assert place.closed >= 1
     assert not given.directory.exists()

@@ -87,7 +87,7 @@ def test_a_complete_run_is_not_overwritten_by_accident(
     again = ("run", "--engine", ENGINE, "--suite", tiny_suite, "--out", "out")
     done = gputax(*again)
     assert done.returncode == 2
-    assert "complete already" in done.stderr
+    assert "already complete" in done.stderr
     assert "--overwrite" in done.stderr
     other = gputax(*again, "--threads", "1")
     assert other.returncode == 2

@@ -76,7 +76,7 @@ def test_an_experiment_on_the_cpu(gputax: Gputax, tmp_path: Path) -> None:
 
     again = gputax(*CPU)
     assert again.returncode == 2
-    assert "complete already" in again.stderr
+    assert "already complete" in again.stderr
     other = gputax(*CPU, "--slices", "9")
     assert other.returncode == 2
     assert "another sharing experiment" in other.stderr
@@ -174,8 +174,8 @@ def test_without_permission_a_named_quota_is_refused_and_a_default_one_is_left_o
     assert not (tmp_path / "o").exists()
     default = call()
     assert default.returncode == 0, default.stderr
-    assert "cpu-quota was left out" in default.stderr
-    assert "cpu-quota was left out" in " ".join(default.stdout.split())
+    assert "cpu-quota was skipped" in default.stderr
+    assert "cpu-quota was skipped" in " ".join(default.stdout.split())
     assert {cell.technique for cell in read_document(SHARING, tmp_path / "o").cells} == {"cpu-shared"}
 
 

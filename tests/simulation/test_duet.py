@@ -213,7 +213,7 @@ def test_restarts_that_differ_are_told_but_not_by_a_single_pair() -> None:
     (told,) = restart_warnings([(30, 1.0), (30, 1.1), (30, 1.0)])
     assert "between 3 restarts): with restarts as replicates it is +" in told
     (told,) = restart_warnings([(30, 1.0), (30, 1.1)])
-    assert told.endswith("between 2 restarts): a longer duet has more of them")
+    assert told.endswith("between 2 restarts): a longer duet has more restarts")
     assert restart_warnings([(30, 1.0), (1, 1.5)]) == []
 
 
@@ -241,7 +241,7 @@ def test_in_doubt_whether_it_is_the_layer_there_is_no_verdict(overhead: float, a
     sure = Question("resnet50", "single-stream", 1, "a", "b", BUDGETS, "")
     row, _ = judge_duet(dataclasses.replace(sure, doubt="others were at work"), data).metrics
     assert row.verdict == "inconclusive"
-    assert row.reason.startswith(f"others were at work; without that it were a {alone}: ")
+    assert row.reason.startswith(f"others were at work; otherwise this would be a {alone}: ")
     assert judge_duet(sure, data).metrics[0].verdict == alone
 
 

@@ -1,1 +1,1 @@
-"""Say which technique, and how many tenants, meet a target: small models fitted to measured results."""
+"""Recommend a technique and a number of tenants for a target, using small models fitted to measured results."""

@@ -1,4 +1,4 @@
-"""Hold the models against the question: which technique, how many tenants, how sure, at what cost."""
+"""Answer the question from the models: which technique, how many tenants, how certain, at what cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gputax.errors import ResultsError, UsageError
 
 @dataclass(frozen=True)
 class Considered:
-    """A technique with its model, what carries it to the question, and all its rows."""
+    """A technique with its model, the ratios that convert it to the targets, and all its rows."""
 
     model: Fitted
     scales: Scales
@@ -23,12 +23,12 @@ class Considered:
 
     @property
     def ratios(self) -> tuple[Ratio, ...]:
-        """Percentiles over the mean, one for each target."""
+        """Ratio of percentile to mean, one per target."""
         return self.scales.ratios
 
     @property
     def uneven(self) -> tuple[Unevenness, ...]:
-        """The worst tenant over all tenants, of each target and of the rate."""
+        """Ratio of the worst tenant to all tenants, for each target and for the rate."""
         return (*self.scales.uneven, self.scales.uneven_rate)
 
     @property
@@ -39,7 +39,7 @@ class Considered:
 
 @dataclass(frozen=True)
 class Advice:
-    """The answer, with all that it rests on."""
+    """The answer and everything it is based on."""
 
     table: Table
     question: Question
@@ -53,21 +53,21 @@ class Advice:
 
     @property
     def meets(self) -> Meets:
-        """The best that any row reaches."""
+        """The best verdict among all rows."""
         return max((row.meets for row in self.rows), key=WORST_FIRST.index, default="no")
 
     def best(self, *, measured: bool = False) -> Row | None:
-        """Return the row with the most tenants that meets the question; of equals, that with the most throughput."""
+        """Return the row with the most tenants that meets the question; on a tie, the highest throughput."""
         rows = [row for row in self.rows if row.meets == "yes" and (row.was_measured or not measured)]
         return max(rows, key=lambda row: (row.tenants, row.per_s), default=None)
 
     def likeliest(self) -> Row | None:
-        """Return the row to look at where nothing is sure: first those whose value itself meets the question."""
+        """Return the best unsure row; rows whose value meets the question come first."""
         rows = [row for row in self.rows if row.meets == "unsure"]
         return max(rows, key=lambda row: (row.holds, row.tenants, row.per_s), default=None)
 
     def cheapest(self) -> Row | None:
-        """Return the row that meets the question with the highest throughput of all tenants together."""
+        """Return the row that meets the question with the highest throughput over all tenants."""
         return max((row for row in self.rows if row.meets == "yes"), key=lambda row: row.per_s, default=None)
 
     def nearest(self) -> Row:
@@ -76,7 +76,7 @@ class Advice:
 
     @property
     def named(self) -> tuple[Row, ...]:
-        """The rows that the answer names: they must be seen with it."""
+        """The rows that the answer mentions; they must be shown with it."""
         best = self.best()
         if best is not None:
             found = [best, self.best(measured=True), self.cheapest()]
@@ -136,7 +136,7 @@ def _and(counts: Sequence[int]) -> str:
 def _nothing(table: Table, refused: Sequence[Refused]) -> ResultsError | UsageError:
     if not refused:
         return ResultsError(
-            "no valid cell to fit a model to", where=table.title, next_step="gputax share, until its cells are valid"
+            "no valid cell to fit a model to", where=table.title, next_step="run gputax share until its cells are valid"
         )
     what = "; ".join(f"{each.technique.title}: {each.why}" for each in refused)
     if table.published and len({each.why for each in refused}) == 1:
@@ -146,7 +146,7 @@ def _nothing(table: Table, refused: Sequence[Refused]) -> ResultsError | UsageEr
 
 def _no_percentile(table: Table, statistic: str, technique: str) -> tuple[str, str]:
     if table.published:
-        return f"the published data have means only: nothing can be said of {statistic}", "use --slo mean=..."
+        return f"the published data contain only means, so {statistic} cannot be estimated", "use --slo mean=..."
     return f"no run had enough samples for {statistic}", f"gputax share --tech {technique} with a longer --window"
 
 
@@ -161,6 +161,6 @@ def _ratios(model: Fitted, question: Question) -> tuple[tuple[Ratio, ...], str]:
 
 
 def _counts(model: Fitted, question: Question) -> range:
-    """Return the numbers of tenants to judge: as many as were measured, or as asked for, and never without room."""
+    """Return the numbers of tenants to judge: up to the measured or requested maximum, limited by capacity."""
     last = question.up_to or max(model.whole.tenants)
     return range(1, min(last, model.series.capacity or last) + 1)

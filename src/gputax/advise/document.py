@@ -15,7 +15,7 @@ ADVICE_SCHEMA_VERSION = 1
 
 
 def advice_data(advice: Advice) -> dict[str, Any]:
-    """Return all of the advice; numbers that do not exist are null."""
+    """Return the whole advice; missing numbers are null."""
     best = advice.best() or advice.likeliest()
     return {
         "schema_version": ADVICE_SCHEMA_VERSION,

@@ -1,7 +1,7 @@
-"""Fit one form to log latencies: weighted least squares, with what the repeats and what the form leave uncertain.
+"""Fit one form to log latencies: weighted least squares, with the uncertainty from the repeats and from the form.
 
-Two sources of error are kept apart. Repeats of one cell scatter; that gives each point its weight. What the form misses
-beyond that is one more variance (moments, as in a random-effects mean), added to every point and to every prediction.
+Two sources of error are separate. Repeats of one cell scatter; that gives each point its weight. The misfit of the form
+beyond that is one more variance (moments, as in a random-effects mean), added to every point and every prediction.
 Data without repeats have only the second, from the residuals.
 """
 
@@ -17,7 +17,7 @@ from gputax.advise.forms import LARGEST_CONTENTION, Form
 from gputax.stats.distributions import f_upper_p, t_quantile
 from gputax.stats.inputs import FloatArray, positive_values
 
-# A handful of repeats tells little of its own spread, so each point's variance is drawn to that of all points, which
+# A handful of repeats says little about its own spread, so each point's variance is shrunk toward the common one, which
 # counts as much as this many degrees of freedom.
 SHARED_DF = 2.0
 STEPS = 60
@@ -32,7 +32,7 @@ class Observed:
     log_ms: float
     runs: int
     run_variance: float
-    """Between runs of this cell, in squared log units; 0 where nothing tells it."""
+    """Between runs of this cell, in squared log units; 0 if unknown."""
 
     @property
     def variance(self) -> float:
@@ -42,30 +42,30 @@ class Observed:
 
 @dataclass(frozen=True)
 class Fit:
-    """A form with its parameters and all that says how far to believe them."""
+    """A form with its fitted parameters and their uncertainty."""
 
     form: Form
     observed: tuple[Observed, ...]
     theta: tuple[float, ...]
     covariance: FloatArray
     covariance_of_repeats: FloatArray
-    """The part of the covariance that the scatter of repeats explains."""
+    """The part of the covariance explained by the scatter of repeats."""
     form_variance: float
-    """What the form misses, in squared log units."""
+    """Variance that the form does not explain, in squared log units."""
     repeats_df: int
     spare_points: int
-    """Points beyond the number of parameters: what is left to check the form."""
+    """Points minus parameters: the degrees of freedom left to check the form."""
     lack_p: float | None
-    """How likely residuals this large are if the form were right; None without repeats or spare points."""
+    """Probability of residuals this large if the form is right; None without repeats or spare points."""
 
     @property
     def residuals_percent(self) -> tuple[float, ...]:
-        """Measured over fitted, less one, for each point."""
+        """Measured divided by fitted, minus one, for each point."""
         return tuple(100.0 * math.expm1(each.log_ms - self.log_ms(each.tenants)) for each in self.observed)
 
     @property
     def has_interval(self) -> bool:
-        """Whether anything tells how uncertain the fit is."""
+        """Whether the uncertainty of the fit is known."""
         return self.repeats_df > 0 or self.spare_points > 0
 
     def log_ms(self, tenants: int) -> float:
@@ -73,7 +73,7 @@ class Fit:
         return float(self.form.log_latency(np.array(self.theta), np.array([float(tenants)]))[0])
 
     def uncertainty(self, tenants: int) -> Uncertainty:
-        """Return what a new run of this many tenants may differ by."""
+        """Return how far a new run with this many tenants may differ."""
         if not self.has_interval:
             return Uncertainty.unknown()
         slope = self.form.slopes(np.array(self.theta), np.array([float(tenants)]))[0]
@@ -88,7 +88,7 @@ class Fit:
         )
 
     def _new_run(self, tenants: int) -> tuple[float, float]:
-        """Return how runs scatter there: as at the nearest point, and beyond all points not less than on average."""
+        """Return the scatter of runs there: that of the nearest point, and beyond all points at least the average."""
         nearest = min(self.observed, key=lambda each: abs(math.log(each.tenants / tenants)))
         freedom = min(float(self.repeats_df), SHARED_DF + nearest.runs - 1)
         counts = [each.tenants for each in self.observed]
@@ -129,7 +129,7 @@ def observe(points: Sequence[tuple[int, Sequence[float]]]) -> tuple[Observed, ..
 
 
 def fit(form: Form, observed: Sequence[Observed]) -> Fit:
-    """Fit the form; the points must be enough for it (`Form.lacks`)."""
+    """Fit the form; there must be enough points for it (see `Form.lacks`)."""
     tenants = np.array([float(each.tenants) for each in observed])
     logs = np.array([each.log_ms for each in observed])
     variances = np.array([each.variance for each in observed])
@@ -168,7 +168,7 @@ def fit(form: Form, observed: Sequence[Observed]) -> Fit:
 
 
 def left_out_errors(form: Form, observed: Sequence[Observed]) -> dict[int, float]:
-    """Return for each number of tenants how far off the form is (ln predicted/measured) when fitted to the others."""
+    """Return the leave-one-out error (ln predicted/measured) for each number of tenants."""
     errors = {}
     for out in observed:
         rest = [each for each in observed if each.tenants != out.tenants]
@@ -179,18 +179,18 @@ def left_out_errors(form: Form, observed: Sequence[Observed]) -> dict[int, float
 
 
 def _covariance(slopes: FloatArray, weights: FloatArray) -> FloatArray:
-    # Not a plain inverse: two points that differ by less than a float tells must not end in a traceback.
+    # Not a plain inverse: two points closer than float precision must not end in a traceback.
     return np.asarray(np.linalg.pinv((slopes.T * weights) @ slopes), dtype=np.float64)
 
 
 def _missed_variance(squares: float, spare: int, weights: FloatArray, slopes: FloatArray) -> float:
-    """Return the variance between points that the repeats do not explain (DerSimonian and Laird, with a design)."""
+    """Return the variance between points not explained by the repeats (DerSimonian and Laird, with a design)."""
     scale = float(weights.sum() - np.trace(_covariance(slopes, weights) @ ((slopes.T * weights**2) @ slopes)))
     return max(0.0, (squares - spare) / scale) if scale > 0.0 else 0.0
 
 
 def _least_squares(form: Form, tenants: FloatArray, logs: FloatArray, weights: FloatArray) -> FloatArray:
-    """Gauss and Newton with halved steps, within the parameters' bounds; two of three forms are linear and need one."""
+    """Gauss-Newton with step halving, within the parameters' bounds; two of three forms are linear and need one."""
     least = np.array([parameter.least for parameter in form.parameters])
     most = np.array([LARGEST_CONTENTION if parameter.name == "contention" else np.inf for parameter in form.parameters])
 
@@ -209,7 +209,7 @@ def _least_squares(form: Form, tenants: FloatArray, logs: FloatArray, weights: F
         if error(moved) > error(theta) or float(np.abs(moved - theta).max()) < SMALLEST_STEP:
             break
         theta = moved
-    # Where a bound holds a parameter, the others are best given that bound.
+    # If a parameter is at its bound, optimise the others with it fixed.
     held = theta == least
     if held.any() and not held.all():
         free = ~held
@@ -221,29 +221,29 @@ def _least_squares(form: Form, tenants: FloatArray, logs: FloatArray, weights: F
     return theta
 
 
-# Beyond a factor of e^100 nobody asks how much, and exp() would overflow at 710.
+# A factor beyond e^100 has no meaning, and exp() would overflow at 710.
 LARGEST_LOG = 100.0
 
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Variances of a sum, each with its degrees of freedom; None: nothing is known."""
+    """Variances of a sum, each with its degrees of freedom; None means unknown."""
 
     parts: tuple[tuple[float, float], ...] | None
 
     @staticmethod
     def unknown() -> Uncertainty:
-        """Return that of a number which nothing checks."""
+        """Return the variance of a number with unknown uncertainty."""
         return Uncertainty(None)
 
     def with_parts_of(self, other: Uncertainty) -> Uncertainty:
-        """Return that of the sum of both."""
+        """Return the variance of the sum."""
         if self.parts is None or other.parts is None:
             return Uncertainty.unknown()
         return Uncertainty((*self.parts, *other.parts))
 
     def half_width(self, risk: float = 0.025) -> float | None:
-        """Return the half-width of the two-sided interval, by Welch's and Satterthwaite's degrees of freedom."""
+        """Return the half-width of the two-sided interval, with Welch-Satterthwaite degrees of freedom."""
         if self.parts is None:
             return None
         known = [(variance, freedom) for variance, freedom in self.parts if variance > 0.0 and freedom > 0.0]

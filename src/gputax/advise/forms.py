@@ -1,4 +1,4 @@
-"""The three forms that latency takes as tenants join: turns, contention, partition; as logarithms, with slopes.
+"""The three forms of latency as a function of tenants: turns, contention, partition; as logarithms with derivatives.
 
 Each form has at most two parameters, so that two numbers of tenants fix it and every further one checks it. The first
 is always ln(latency of one tenant in ms).
@@ -13,19 +13,19 @@ import numpy as np
 
 from gputax.stats.inputs import FloatArray
 
-# Beyond this a tenant alone would be a thousand times faster than beside one other: no device is known to do that.
+# Beyond this one tenant alone would be a thousand times faster than next to another; no known device does that.
 LARGEST_CONTENTION = 1000.0
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One number of a form, and how people read it."""
+    """One parameter of a form and how to display it."""
 
     name: str
     title: str
     unit: str
     shown: Callable[[float], float]
-    """From the scale of the fit to the shown one; always increasing."""
+    """Converts from the scale of the fit to the displayed one; always increasing."""
     least: float = -np.inf
 
 
@@ -39,19 +39,19 @@ class Form:
     parameters: tuple[Parameter, ...]
     log_latency: Callable[[FloatArray, FloatArray], FloatArray]
     slopes: Callable[[FloatArray, FloatArray], FloatArray]
-    """The derivative of the logarithm by each parameter: one row for each number of tenants."""
+    """The derivative of the logarithm with respect to each parameter; one row per number of tenants."""
     start: Callable[[FloatArray, FloatArray], FloatArray]
     """A first guess from numbers of tenants and log latencies."""
 
     def lacks(self, tenants: Sequence[int], *, single: bool = False) -> str:
-        """Say what must be measured before this form can be fitted; empty where nothing lacks."""
+        """Return the measurements that are missing to fit this form; empty if none are."""
         counts = sorted(set(tenants))
         if not counts:
             return "at least two numbers of tenants"
         if self.name == "turns" and 1 not in counts:
-            return "1 tenant: the loss from switching is told by one tenant against several"
+            return "1 tenant: the switching loss is the difference between one tenant and several"
         if len(counts) == 1 and not single:
-            return f"another number of tenants than {counts[0]}"
+            return f"a number of tenants other than {counts[0]}"
         return ""
 
 
@@ -110,7 +110,7 @@ def _partition_start(tenants: FloatArray, logs: FloatArray) -> FloatArray:
 TURNS = Form(
     "turns",
     "L(1) = L1; L(N) = N x L1 x (1 + loss) from 2 tenants on",
-    "the device serves one tenant at a time, and switching between them costs a constant part",
+    "the device serves one tenant at a time, and switching between them costs a constant fraction",
     (ONE_TENANT, LOSS),
     _turns,
     _turns_slopes,
@@ -119,7 +119,7 @@ TURNS = Form(
 CONTENDED = Form(
     "contention",
     "L(N) = L1 x (1 + contention x (N - 1)); all tenants together saturate at 1 / (L1 x contention)",
-    "tenants run side by side, and each one more slows the others by the part of the device that both need",
+    "tenants run side by side, and each additional one slows the others by the share of the device they all need",
     (ONE_TENANT, CONTENTION),
     _contention,
     _contention_slopes,
@@ -127,8 +127,8 @@ CONTENDED = Form(
 )
 PARTITION = Form(
     "partition",
-    "L(N) = L, whatever the others do",
-    "each tenant has a part of its own",
+    "L(N) = L, independent of the other tenants",
+    "each tenant has its own partition",
     (SLICE,),
     _partition,
     _partition_slopes,

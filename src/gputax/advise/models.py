@@ -1,4 +1,4 @@
-"""One small model for each technique: the form that its nature gives it, fitted, and held against the data."""
+"""One small model per technique: choose its form, fit it and check it against the data."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from gputax.plan.notices import Notice
 from gputax.plan.techniques import Technique
 from gputax.results.documents.sharing import SharingRecord
 
-# What limits a tenant decides the form, except where the technique itself says more.
+# The kind of limit decides the form, unless the technique defines its own.
 FORMS_BY_TECHNIQUE: dict[str, tuple[Form, ...]] = {"exclusive": (PARTITION,), "time-slicing": (TURNS,)}
 FORMS_BY_BOUND: dict[str, tuple[Form, ...]] = {
     "none": (CONTENDED, TURNS),
     "cap": (CONTENDED,),
     "slice": (PARTITION,),
 }
-# What a technique's own form is held against.
+# Alternative forms that a technique's own form is compared with.
 RIVALS: dict[str, tuple[Form, ...]] = {"turns": (CONTENDED,), "contention": (TURNS,), "partition": (CONTENDED,)}
 LACK_RISK = 0.05
-# Without repeats no test can tell noise from a wrong form; this is then called a lack of fit.
+# Without repeats, noise and a wrong form cannot be told apart; residuals above this count as a lack of fit.
 LARGEST_RESIDUAL_PERCENT = 5.0
-# A rival must be this much better before it is named: leave-one-out errors of four points are rough.
+# A rival is only reported if it is this much better: leave-one-out errors of four points are rough.
 CLEARLY_BETTER = 0.5
 NOTEWORTHY_ERROR = 0.02
-NO_INTERVAL = "no interval: with neither repeats nor residuals it is unknown, and only the values are judged"
+NO_INTERVAL = "no interval: there are neither repeats nor residuals, so only the values are judged"
 
 
 class CurvePoint(NamedTuple):
-    """The model at one number of tenants, with the 95 % interval of a new run; bounds are None where nothing tells."""
+    """The model at one number of tenants, with the 95 % interval of a new run; bounds are None if unknown."""
 
     tenants: int
     value_ms: float
@@ -54,7 +54,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A measured point that the fit did not see."""
+    """A measured point that was excluded from the fit."""
 
     tenants: int
     measured_ms: float
@@ -62,7 +62,7 @@ class HeldOut:
 
     @property
     def error_percent(self) -> float:
-        """How far the prediction is off; positive: predicted too slow."""
+        """Error of the prediction in percent; positive means predicted too slow."""
         return 100.0 * (self.predicted_ms / self.measured_ms - 1.0)
 
 
@@ -71,23 +71,23 @@ class Fitted:
     """The model of one technique's mean latency."""
 
     series: Series
-    """What it was fitted to."""
+    """The points it was fitted to."""
     whole: Series
-    """All that was measured: also what the fit was kept from seeing."""
+    """All measured points, including those excluded from the fit."""
     fit: Fit
     choice: str
-    """Why this form."""
+    """Why this form was chosen."""
     notices: tuple[Notice, ...]
     held_out: tuple[HeldOut, ...] = ()
 
     @property
     def technique(self) -> Technique:
-        """Whose model it is."""
+        """The technique that the model describes."""
         return self.series.technique
 
     @property
     def form_checked(self) -> bool:
-        """Whether the data had a point to spare, and it did not contradict the form."""
+        """Whether the data had at least one spare point and no lack of fit was found."""
         return self.fit.spare_points > 0 and not any(notice.code == "lack-of-fit" for notice in self.notices)
 
     def log_ms(self, tenants: int) -> tuple[float, Uncertainty]:
@@ -95,11 +95,11 @@ class Fitted:
         return self.fit.log_ms(tenants), self.fit.uncertainty(tenants)
 
     def extrapolates(self, tenants: int) -> bool:
-        """Whether so many tenants lie outside of what was measured."""
+        """Whether this number of tenants is outside the measured range."""
         return not min(self.series.tenants) <= tenants <= max(self.series.tenants)
 
     def curve(self, tenants: Sequence[int]) -> list[CurvePoint]:
-        """Return the model at these numbers of tenants; those that the technique has no room for are left out."""
+        """Return the model at these numbers of tenants; numbers above its capacity are skipped."""
         points = []
         for count in tenants:
             if count < 1 or (self.series.capacity is not None and count > self.series.capacity):
@@ -111,7 +111,7 @@ class Fitted:
 
 
 def fit_or_refuse(source: SharingRecord | Table, only: Sequence[int] = ()) -> tuple[Fitted | Refused, ...]:
-    """Fit every technique, or say of it why there is no model."""
+    """Fit every technique, or say why there is no model of it."""
     table = from_record(source) if isinstance(source, SharingRecord) else source
     return tuple(fit_series(series, only) for series in table.series)
 
@@ -123,7 +123,7 @@ def fit_series(series: Series, only: Sequence[int] = ()) -> Fitted | Refused:
     if series.changing_slices:
         return Refused(
             series.technique,
-            "the slices had different sizes, so the points are not of one partition",
+            "the slices had different sizes, so the points do not belong to one partition",
             f"gputax share --tech {series.technique.name} with one --slices for all numbers of tenants",
         )
     single = series.technique.single
@@ -131,7 +131,7 @@ def fit_series(series: Series, only: Sequence[int] = ()) -> Fitted | Refused:
     if not possible:
         lacking = forms[0].lacks(used.tenants, single=single)
         if only and len(series.tenants) > len(used.tenants):
-            next_step = f"let the fit see more: {','.join(map(str, series.tenants))} were measured"
+            next_step = f"fit more points: {','.join(map(str, series.tenants))} were measured"
         else:
             next_step = f"gputax share --tech {series.technique.name} --tenants {_advised(series.tenants)}"
         return Refused(series.technique, f"the form {forms[0].name} needs {lacking}", next_step)
@@ -146,12 +146,12 @@ def fit_series(series: Series, only: Sequence[int] = ()) -> Fitted | Refused:
 
 
 def forms_for(technique: Technique) -> tuple[Form, ...]:
-    """Return the forms that this technique may have."""
+    """Return the forms that are candidates for this technique."""
     return FORMS_BY_TECHNIQUE.get(technique.name, FORMS_BY_BOUND[technique.bound])
 
 
 def _advised(measured: Sequence[int]) -> str:
-    """Return numbers of tenants to measure: what is there, one alone, and enough others to check a form."""
+    """Return numbers of tenants to measure: those already measured, 1, and enough others to check a form."""
     wanted = sorted({1, *measured})
     for extra in (3, 5, 7):
         if len(wanted) < 4:
@@ -167,11 +167,11 @@ def _choose(forms: Sequence[Form], observed: Sequence[Observed], technique: Tech
         return forms[0], f"assumed: {forms[0].why}; too few points to choose between forms"
     best = min(forms, key=lambda form: errors[form.name])
     shown = ", ".join(f"{form.name} {100 * errors[form.name]:.1f} %" for form in forms)
-    return best, f"chosen by its error at points left out ({shown}): {best.why}"
+    return best, f"chosen by its leave-one-out error ({shown}): {best.why}"
 
 
 def _compared(forms: Sequence[Form], observed: Sequence[Observed]) -> dict[str, float]:
-    """Return each form's typical error at left-out points, over the points that all forms can be asked for."""
+    """Return each form's typical leave-one-out error, over the points that all forms can predict."""
     errors = {form.name: left_out_errors(form, observed) for form in forms}
     common = set.intersection(*(set(each) for each in errors.values()))
     if not common:
@@ -183,10 +183,10 @@ def _checks(fitted: Fit, observed: Sequence[Observed], technique: Technique) -> 
     found = []
     worst = max((abs(each) for each in fitted.residuals_percent), default=0.0)
     if fitted.spare_points == 0 and not technique.single:
-        text = f"{len(observed)} points for {len(fitted.theta)} parameters: nothing is left to check the form"
+        text = f"{len(observed)} points for {len(fitted.theta)} parameters: no point is left to check the form"
         found.append(Notice("form-not-checked", f"{text}; measure one more number of tenants"))
     if fitted.lack_p is not None and fitted.lack_p < LACK_RISK:
-        text = f"lack of fit: residuals up to {worst:.1f} % are more than the repeats' spread explains"
+        text = f"lack of fit: residuals up to {worst:.1f} % exceed the spread of the repeats"
         found.append(Notice("lack-of-fit", f"{text} (p = {fitted.lack_p:.2g}); the interval includes it", worst))
     elif fitted.repeats_df == 0 and worst > LARGEST_RESIDUAL_PERCENT:
         found.append(Notice("lack-of-fit", f"lack of fit: residuals up to {worst:.1f} %", worst))
@@ -200,14 +200,14 @@ def _checks(fitted: Fit, observed: Sequence[Observed], technique: Technique) -> 
 
 
 def _better_rival(form: Form, observed: Sequence[Observed]) -> Notice | None:
-    """Say when another form predicts left-out points clearly better than the technique's own."""
+    """Warn when another form has a clearly smaller leave-one-out error than the technique's own."""
     for rival in RIVALS[form.name]:
         if rival.lacks([each.tenants for each in observed]):
             continue
         errors = _compared((form, rival), observed)
         if errors and errors[form.name] > NOTEWORTHY_ERROR and errors[rival.name] < CLEARLY_BETTER * errors[form.name]:
             text = (
-                f"the form {rival.name} predicts left-out points better ({100 * errors[rival.name]:.1f} % off) than "
+                f"the form {rival.name} has a smaller leave-one-out error ({100 * errors[rival.name]:.1f} %) than "
                 f"{form.name} ({100 * errors[form.name]:.1f} %): {rival.why}"
             )
             return Notice("better-form", text, 100.0 * errors[form.name])

@@ -1,4 +1,4 @@
-"""A percentile over the mean of the same run: how a model of means is carried to p50, p90 or p99."""
+"""Ratio of a percentile to the mean of the same run: converts a model of means to p50, p90 or p99."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ TREND_RISK = 0.05
 
 @dataclass(frozen=True)
 class Ratio:
-    """ln(percentile / mean) of one technique, taken as the same for any number of tenants; its spread says how far."""
+    """ln(percentile / mean) of one technique, assumed equal for any number of tenants, within its spread."""
 
     statistic: str
     log: float
     uncertainty: Uncertainty
     tenants: tuple[int, ...] = ()
-    """Where it was measured; empty for the mean itself."""
+    """The numbers of tenants at which it was measured; empty for the mean itself."""
     notices: tuple[Notice, ...] = ()
 
     @property
     def changes(self) -> bool:
-        """Whether it grows or falls with the tenants, so that it must not be carried beyond them."""
+        """Whether it changes with the number of tenants and therefore must not be extrapolated."""
         return any(notice.code == "ratio-trend" for notice in self.notices)
 
 
@@ -38,7 +38,7 @@ MEAN = Ratio("mean", 0.0, Uncertainty(()))
 
 
 def ratio_of(series: Series, statistic: str) -> Ratio | None:
-    """Return the ratio from the runs that have this percentile; None where none has."""
+    """Return the ratio from the runs that have this percentile; None if there are none."""
     if statistic == "mean":
         return MEAN
     by_count = {
@@ -58,7 +58,7 @@ def ratio_of(series: Series, statistic: str) -> Ratio | None:
 
 
 def _spread(groups: list[FloatArray]) -> Uncertainty:
-    """Return what a new run of a new number of tenants may differ by: between numbers, and between runs of one."""
+    """Return the variance for a new run at a new number of tenants: between numbers, and between runs of one number."""
     freedom = float(sum(values.size - 1 for values in groups))
     squares = sum(float(((values - values.mean()) ** 2).sum()) for values in groups)
     within = squares / freedom if freedom else 0.0
@@ -66,7 +66,7 @@ def _spread(groups: list[FloatArray]) -> Uncertainty:
         (values,) = groups
         return Uncertainty(((within * (1.0 + 1.0 / values.size), freedom),)) if freedom else Uncertainty.unknown()
     between = float(np.var([values.mean() for values in groups], ddof=1)) * (1.0 + 1.0 / len(groups))
-    # The means between numbers hold this part of the runs' own scatter already.
+    # The variance between numbers of tenants already includes this part of the scatter between runs.
     held = float(np.mean([1.0 / values.size for values in groups]))
     return Uncertainty(((between, float(len(groups) - 1)), (within * (1.0 - held), freedom)))
 
@@ -75,14 +75,12 @@ def _missing(series: Series, statistic: str, having: tuple[int, ...]) -> list[No
     lacking = [count for count in series.tenants if count not in having]
     if not lacking:
         return []
-    text = (
-        f"{statistic} is known with {_listed(having)} tenants only; with {_listed(lacking)} there were too few samples"
-    )
+    text = f"{statistic} is known only for {_listed(having)} tenants; there were too few samples for {_listed(lacking)}"
     return [Notice("ratio-partly", text)]
 
 
 def _trend(by_count: dict[int, FloatArray], statistic: str) -> list[Notice]:
-    """Say when the ratio changes with ln(tenants): a straight line's slope against its scatter."""
+    """Warn when the ratio changes with ln(tenants): test the slope of a straight line."""
     x = np.array([math.log(count) for count, values in by_count.items() for _ in values])
     y = np.concatenate(list(by_count.values()))
     freedom = y.size - 2
@@ -97,8 +95,8 @@ def _trend(by_count: dict[int, FloatArray], statistic: str) -> list[Notice]:
     counts = sorted(by_count)
     low, high = (math.exp(float(by_count[count].mean())) for count in (counts[0], counts[-1]))
     text = (
-        f"{statistic} over mean changes with the tenants ({low:.2f} with {counts[0]}, {high:.2f} with {counts[-1]}): "
-        "it is not carried beyond what was measured"
+        f"{statistic}/mean changes with the number of tenants ({low:.2f} at {counts[0]}, {high:.2f} at {counts[-1]}): "
+        "it is not extrapolated"
     )
     return [Notice("ratio-trend", text, slope)]
 
@@ -112,17 +110,17 @@ RATE = "rate"
 
 @dataclass(frozen=True)
 class Spread:
-    """How much worse the worst tenant may have it, in logarithms of what all tenants have."""
+    """How much worse the worst tenant may be than all tenants, as a logarithm."""
 
     at_worst: float
     at_best: float
     uncertainty: Uncertainty
-    """Of a new run."""
+    """Uncertainty of a new run."""
 
 
 @dataclass(frozen=True)
 class Unevenness:
-    """ln(worst tenant / all tenants) of one statistic, by number of tenants; empty where single tenants are unknown."""
+    """ln(worst tenant / all tenants) of one statistic, by number of tenants; empty without figures per tenant."""
 
     statistic: str
     by_count: Mapping[int, tuple[float, ...]]
@@ -130,14 +128,14 @@ class Unevenness:
 
     @property
     def known(self) -> bool:
-        """Whether the source tells of single tenants."""
+        """Whether the source has figures per tenant."""
         return bool(self.by_count)
 
     def at(self, tenants: int) -> Spread:
-        """Return it for so many tenants: as measured; between two numbers from one's to the other's; beyond, at worst
-        the worst of all.
+        """Return it for a number of tenants: as measured, else the range of the two numbers around it; beyond them,
+        at worst the worst of all.
 
-        It has no form of its own: one tenant is always even, and a tenant that starves does so from some number on.
+        It has no form: it is always 1 for one tenant, and a tenant that starves does so from some number of tenants on.
         """
         if tenants == 1 or not self.by_count:
             return Spread(0.0, 0.0, Uncertainty(()))
@@ -166,7 +164,7 @@ class Unevenness:
 
 
 def unevenness(series: Series, statistic: str) -> Unevenness:
-    """Return that of the mean, of a percentile or of the rate, from all runs that tell of single tenants."""
+    """Return the unevenness of the mean, of a percentile or of the rate, from all runs that have figures per tenant."""
     by_count, guessed = {}, set()
     for point in series.points:
         found = []
@@ -182,9 +180,9 @@ def unevenness(series: Series, statistic: str) -> Unevenness:
 
 
 def worst(run: Run, statistic: str, tenants: int) -> float | None:
-    """Return what the worst tenant of a run had: milliseconds, or inferences per second; None: nobody tells.
+    """Return what the worst tenant of a run had: milliseconds, or inferences per second; None if unknown.
 
-    A tenant with too few samples for a percentile of its own is known by its mean: the worst one has at least that, or
+    If a tenant has too few samples for its own percentile, its mean is a lower bound: the worst has at least that, or
     the percentile of all tenants.
     """
     if statistic == RATE:
@@ -212,7 +210,7 @@ def _guessed(statistic: str, counts: set[int]) -> tuple[Notice, ...]:
     if not counts:
         return ()
     text = (
-        f"with {', '.join(map(str, sorted(counts)))} tenants a single one had too few samples for its {statistic}: "
-        "that of all tenants or the worst one's mean stands in, whichever is larger"
+        f"with {', '.join(map(str, sorted(counts)))} tenants at least one had too few samples for its {statistic}: "
+        "the larger of that of all tenants and the worst tenant's mean is used instead"
     )
     return (Notice("worst-tenant-guessed", text),)

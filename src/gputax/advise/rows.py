@@ -1,4 +1,4 @@
-"""One technique with so many tenants: what was measured, what the model says, and whether the question is met."""
+"""One technique with N tenants: the measured values, the model's values, and whether they meet the question."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Meets = Literal["yes", "unsure", "no"]
 Basis = Literal["measured", "left out", "interpolated", "extrapolated"]
 Triple = tuple[float, float | None, float | None]
 WORST_FIRST: tuple[Meets, ...] = ("no", "unsure", "yes")
-# Beyond this many times the measured tenants no small model is believed.
+# Small models are not extrapolated beyond this multiple of the measured number of tenants.
 REACH = 2
 SECONDS_PER_H = 3600.0
 MILLION = 1e6
@@ -25,59 +25,59 @@ MILLION = 1e6
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the worst tenant, where single tenants are known: as measured, and as the model has it."""
+    """One figure of the worst tenant, if figures per tenant are known: measured and modelled."""
 
     name: str
     value: float
     """The model's."""
     low: float | None
     high: float | None
-    """The 95 % interval of a new run; None where nothing tells."""
+    """The 95 % interval of a new run; None if unknown."""
     limit: float
     meets: Meets
     measured: float | None = None
-    """The geometric mean of the runs, where so many tenants were measured."""
+    """The geometric mean of the runs, if this number of tenants was measured."""
     of_worst: bool = False
-    """It is the worst tenant's; else that of all tenants, because the source tells of no single one."""
+    """True for the worst tenant's value; False for that of all tenants, if the source has no figures per tenant."""
 
     @property
     def decisive(self) -> float:
-        """What was measured, or else the model's value."""
+        """The measured value, or else the model's."""
         return self.value if self.measured is None else self.measured
 
     @property
     def has_interval(self) -> bool:
-        """Whether the model's value has one; else the value alone was judged."""
+        """Whether the model's value has an interval; otherwise only the value is judged."""
         return self.low is not None and self.high is not None
 
     def holds(self, value: float) -> bool:
-        """Whether such a value is within the limit."""
+        """Whether this value is within the limit."""
         return value >= self.limit if self.name == RATE else value <= self.limit
 
 
 @dataclass(frozen=True)
 class Row:
-    """One technique with so many tenants."""
+    """One technique with N tenants."""
 
     technique: str
     title: str
     tenants: int
     basis: Basis
     mean_ms: Triple
-    """The model's, over all tenants."""
+    """The model's value over all tenants."""
     measured_ms: float | None
     figures: tuple[Figure, ...]
     aggregate_per_s: Triple
     """The model's."""
     measured_per_s: float | None
     cost_per_million: float | None
-    """By the measured throughput where there is one."""
+    """Uses the measured throughput if there is one."""
     meets: Meets
     why_unsure: str = ""
 
     @property
     def was_measured(self) -> bool:
-        """Whether any run had so many tenants, seen by the fit or not."""
+        """Whether any run had this number of tenants, whether used in the fit or not."""
         return self.measured_ms is not None
 
     @property
@@ -87,7 +87,7 @@ class Row:
 
     @property
     def has_interval(self) -> bool:
-        """Whether all figures have one."""
+        """Whether all figures have an interval."""
         return all(figure.has_interval for figure in self.figures)
 
     @property
@@ -98,12 +98,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Scales:
-    """What turns the model of the mean into the figures that were asked for."""
+    """The ratios that turn the model of the mean into the requested figures."""
 
     ratios: tuple[Ratio, ...]
-    """One for each target."""
+    """One per target."""
     uneven: tuple[Unevenness, ...]
-    """One for each target."""
+    """One per target."""
     uneven_rate: Unevenness
 
 
@@ -142,7 +142,7 @@ def row(model: Fitted, scales: Scales, question: Question, tenants: int) -> Row:
 
 
 def basis_of(model: Fitted, tenants: int) -> Basis:
-    """Say whether the fit saw so many tenants, or a run had them that it did not see, or none had."""
+    """Return whether this number of tenants was fitted, measured but not fitted, or not measured."""
     if tenants in model.series.tenants:
         return "measured"
     if tenants in model.whole.tenants:
@@ -151,9 +151,9 @@ def basis_of(model: Fitted, tenants: int) -> Basis:
 
 
 def throughput_factor(model: Fitted) -> float:
-    """Return measured throughput over tenants / mean latency: the batch size, less what lies between inferences.
+    """Return measured throughput over tenants / mean latency: the batch size, less the time between inferences.
 
-    Tenants ask again as soon as they are served, so this is 1 for single inferences; 1 is taken where nothing tells.
+    Tenants send the next request as soon as they are served, so this is 1 for single inferences and 1 if unknown.
     """
     logs = [
         math.log(run.aggregate_per_s * run.mean_ms / 1000.0 / point.tenants)
@@ -184,7 +184,7 @@ def _figure(name: str, around: Triple, limit: float, measured: float | None, of_
     figure = Figure(name, value, low, high, limit, "unsure", measured, of_worst)
     bounds = (value, value) if low is None or high is None else (low, high)
     held = [figure.holds(bound) for bound in bounds]
-    # What was measured is not explained away by a model, nor the model's doubt by one measurement.
+    # Both must agree: a model does not overrule a measurement, nor one measurement the model's uncertainty.
     if measured is not None:
         held.append(figure.holds(measured))
     meets: Meets = "yes" if all(held) else "unsure" if any(held) else "no"
@@ -196,22 +196,22 @@ def _why(figures: Sequence[Figure]) -> str:
         if figure.meets == "unsure" and figure.measured is not None:
             bounds = (figure.value,) if figure.low is None or figure.high is None else (figure.low, figure.high)
             if len({figure.holds(bound) for bound in bounds}) == 1:
-                return "the model and the measurement are on different sides of the target"
-    return "the target lies within the interval"
+                return "the model and the measurement disagree about the target"
+    return "the target is inside the interval"
 
 
 def _doubt(model: Fitted, ratios: Sequence[Ratio], figures: Iterable[Figure], basis: Basis, tenants: int) -> str:
-    """Say why a row that no run had must not be called a yes, whatever its interval says."""
+    """Return why an unmeasured row must not be called a yes, whatever its interval is."""
     if basis in ("measured", "left out"):
         return ""
     if not model.form_checked:
-        return "the form of the model is not confirmed, so only measured numbers of tenants are believed"
+        return "the form of the model is not confirmed, so only measured numbers of tenants count"
     if not all(figure.has_interval for figure in figures):
-        return "no interval, and no run of so many tenants"
+        return "no interval, and no run with this number of tenants"
     if tenants > REACH * max(model.series.tenants):
         return f"more than {REACH} times the measured tenants is too far for a small model"
     if basis == "extrapolated" and any(ratio.changes for ratio in ratios):
-        return "the percentile grows or falls against the mean, and is not carried beyond what was measured"
+        return "the ratio of the percentile to the mean changes with the number of tenants, so it is not extrapolated"
     return ""
 
 
@@ -229,7 +229,7 @@ def _statistic(run: Run, statistic: str, tenants: int) -> float | None:
 
 
 def _together_per_s(run: Run, tenants: int) -> float:
-    """Return the throughput; where only a mean is known, that of tenants who ask again as soon as they are served."""
+    """Return the throughput; if only a mean is known, assume tenants that send requests without a pause."""
     return tenants * 1000.0 / run.mean_ms if run.aggregate_per_s is None else run.aggregate_per_s
 
 
@@ -243,7 +243,7 @@ def _around(log: float, uncertainty: Uncertainty) -> Triple:
 
 
 def _of_worst(log: float, uncertainty: Uncertainty, spread: Spread) -> Triple:
-    """Return the worst tenant's figure; the interval reaches to the mildest case where no run tells which it is."""
+    """Return the worst tenant's figure; if no run decides the unevenness, the interval extends to the mildest case."""
     joined = uncertainty.with_parts_of(spread.uncertainty)
     value, low, high = _around(log + spread.at_worst, joined)
     _, other_low, other_high = _around(log + spread.at_best, joined)
@@ -258,7 +258,7 @@ def _inverse(numerator: float, of: Triple) -> Triple:
 
 
 def _cost(question: Question, tenants: int, aggregate_per_s: float) -> float | None:
-    """Return the price of a million inferences: of those that are needed where a rate is given, else of all."""
+    """Return the price per million inferences: of the required ones if a rate is given, else of all."""
     if question.price_per_h is None:
         return None
     served_per_s = aggregate_per_s if question.rate_per_s is None else tenants * question.rate_per_s

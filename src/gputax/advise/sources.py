@@ -1,4 +1,4 @@
-"""Where the numbers come from: a results directory of ours, or a table that others published."""
+"""Sources of numbers: a gputax results directory, or a table published by others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _neighbours_only(record: SharingRecord, results: str) -> ResultsError:
     names = dict.fromkeys([*(row.technique for row in record.neighbours), *(row.technique for row in record.isolation)])
     tech = f"--tech {','.join(map(printable, names))} " if names else ""
     return ResultsError(
-        "this is a neighbours experiment: it tells what one tenant suffers beside another, not how latency grows with "
+        "this is a neighbours experiment: it measures how one tenant slows another, not how latency grows with "
         "the number of tenants, which is what advise fits",
         where=printable(results, 4096),
         next_step=f"gputax share --env {printable(record.place)} {tech}--tenants 1,3,5,7 --out DIR, then "
@@ -53,7 +53,7 @@ def _measured(path: Path) -> SharingRecord:
 
 
 def published_table(name: str) -> Table:
-    """Read a table that ships with gputax and is not ours."""
+    """Read a table that ships with gputax but was published by others."""
     if name not in PUBLISHED:
         raise unknown_name("published table", name, PUBLISHED)
     data = tomllib.loads((Path(__file__).with_name("published") / PUBLISHED[name]).read_text())

@@ -1,4 +1,4 @@
-"""What a model is fitted to: runs of so many tenants by technique, taken from `sharing.json` or a published table."""
+"""Input of the models: runs by technique and number of tenants, from `sharing.json` or a published table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gputax.results.documents.sharing import SharedCell, SharingRecord, TenantRe
 from gputax.results.importers.record_source import read_notice
 from gputax.results.importers.source import printable
 
-# Above this the tenants' mean says little of what the worst one sees.
+# Above this, the mean over tenants says little about the worst one.
 UNEVEN_PERCENT = 5.0
 CAP_AS_SIZE = 1.1
 MB_PER_GB = 1024.0
@@ -23,24 +23,24 @@ MB_PER_GB = 1024.0
 
 @dataclass(frozen=True)
 class Run:
-    """One measurement: what its tenants saw on average."""
+    """One measurement: the average over its tenants."""
 
     mean_ms: float
     percentiles_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """Only those with enough samples."""
+    """Only percentiles with enough samples."""
     aggregate_per_s: float | None = None
-    """None where the source does not tell it."""
+    """None if the source does not have it."""
     worst_mean_ms: float | None = None
-    """Of the tenant that waited longest; None where the source does not tell of single tenants."""
+    """Mean of the slowest tenant; None if the source has no figures per tenant."""
     worst_percentiles_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """The largest of the tenants' own, only where each tenant has one."""
+    """The largest per tenant, only if every tenant has one."""
     slowest_per_s: float | None = None
-    """What the tenant with the fewest inferences got."""
+    """Rate of the tenant with the fewest inferences."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """So many tenants, and every run of them."""
+    """A number of tenants and every run with it."""
 
     tenants: int
     runs: tuple[Run, ...]
@@ -54,12 +54,12 @@ class Series:
     points: tuple[Point, ...]
     entitlement: str = ""
     capacity: int | None = None
-    """The most tenants that this configuration admits; None: not limited by it, as far as the source tells."""
+    """The most tenants that this configuration admits; None if the source gives no limit."""
     capacity_why: str = ""
-    """What there is no more room in, e.g. `10 GB each of 80 GB`."""
+    """The reason for the limit, e.g. `10 GB each of 80 GB`."""
     notices: tuple[Notice, ...] = ()
     changing_slices: bool = False
-    """The tenants' slices had different sizes, so the points are not of one partition."""
+    """The tenants' slices had different sizes, so the points do not belong to one partition."""
 
     @property
     def tenants(self) -> tuple[int, ...]:
@@ -67,21 +67,21 @@ class Series:
         return tuple(point.tenants for point in self.points)
 
     def only(self, tenants: Sequence[int]) -> Series:
-        """Return it with these numbers of tenants alone."""
+        """Return the series with only these numbers of tenants."""
         return dataclasses.replace(self, points=tuple(point for point in self.points if point.tenants in tenants))
 
 
 @dataclass(frozen=True)
 class Table:
-    """All techniques of one source, and what their numbers may be called."""
+    """All techniques of one source, and the claims that its numbers allow."""
 
     title: str
     device_label: str
     source: tuple[str, ...]
-    """Who measured what, where; one line each."""
+    """Who measured what and where, one line each."""
     series: tuple[Series, ...]
     stand_in: bool = False
-    """No GPU was measured: advice holds for this stand-in only."""
+    """No GPU was measured: the advice is valid only for this stand-in."""
     published: bool = False
     claim: str = ""
     notices: tuple[Notice, ...] = ()
@@ -113,15 +113,15 @@ def _notices(record: SharingRecord, usable: int, unknown: Sequence[str]) -> tupl
         cells = "1 cell" if count == 1 else f"{count} cells"
         found.append(Notice("cells-not-used", f"not used: {cells}, invalid or without one of the tenants", count))
     if not record.complete:
-        found.append(Notice("unfinished", "the experiment is not finished: models rest on what is there"))
+        found.append(Notice("unfinished", "the experiment is not finished: the models use the cells measured so far"))
     if unknown:
         names = ", ".join(map(printable, unknown))
-        found.append(Notice("unknown-technique", f"not used, because this gputax does not know them: {names}"))
+        found.append(Notice("unknown-technique", f"not used, because this version does not know them: {names}"))
     return tuple(found)
 
 
 def _warnings(of_all: Sequence[WarningRecord], cells: Sequence[SharedCell]) -> tuple[Notice, ...]:
-    """Return the experiment's warnings, and of each kind that cells have the worst one."""
+    """Return the experiment's warnings, and the worst cell warning of each kind."""
     found = [read_notice(each) for each in of_all]
     for remark in remarks((cell.cell, warning.notice) for cell in cells for warning in cell.warnings):
         more = f"; worst of {remark.count} cells" if remark.count > 1 else ""
@@ -154,7 +154,7 @@ def _series(name: str, cells: Sequence[SharedCell], record: SharingRecord) -> Se
 
 
 def _capacity(technique: Technique, share: float | None, record: SharingRecord, measured: int) -> int | None:
-    """Return how many tenants fit at the measured entitlement."""
+    """Return how many tenants fit with the measured entitlement."""
     if technique.single:
         return 1
     if technique.bound == "none":
@@ -168,7 +168,7 @@ def _capacity(technique: Technique, share: float | None, record: SharingRecord, 
 
 
 def memory_room(each_and_whole_gb: tuple[float, float] | None, measured: int) -> tuple[int, str] | None:
-    """Return how many tenants fit into the device's memory, and why no more; None where the source does not tell."""
+    """Return how many tenants fit into the device's memory, and the reason; None if the source does not say."""
     if each_and_whole_gb is None:
         return None
     each, whole = each_and_whole_gb
@@ -176,7 +176,7 @@ def memory_room(each_and_whole_gb: tuple[float, float] | None, measured: int) ->
 
 
 def _memory_gb(cells: Sequence[SharedCell]) -> tuple[float, float] | None:
-    """Return the cap on a tenant's memory and the device's size, as the evidence of the technique has them."""
+    """Return the cap on a tenant's memory and the device's size, from the evidence of the technique."""
     caps, sizes = set(), set()
     for cell in cells:
         limits, reports = cell.evidence.get("limits"), cell.evidence.get("driver_reports")
@@ -186,7 +186,7 @@ def _memory_gb(cells: Sequence[SharedCell]) -> tuple[float, float] | None:
     if len(caps) != 1 or len(sizes) != 1:
         return None
     cap_mb, size_mb = (_size_mb(each) for each in (*caps, *sizes))
-    # A driver that tells the cap as the device's size tells nothing of the device.
+    # If the driver reports the cap as the device's size, the real size is unknown.
     if cap_mb is None or size_mb is None or size_mb <= CAP_AS_SIZE * cap_mb:
         return None
     return cap_mb / MB_PER_GB, size_mb / MB_PER_GB
@@ -206,7 +206,7 @@ def _uneven(points: Sequence[Point]) -> tuple[Notice, ...]:
     percent, tenants = max(worst, default=(0.0, 0))
     if percent <= UNEVEN_PERCENT:
         return ()
-    text = f"tenants were not served alike: of {tenants}, the worst one's mean was {percent:.0f} % above all tenants'"
+    text = f"tenants were not served equally: of {tenants}, the worst mean was {percent:.0f} % above the overall mean"
     return (Notice("uneven-tenants", text, percent),)
 
 
@@ -238,12 +238,12 @@ def _worst_percentiles(results: Sequence[TenantResult]) -> dict[str, float]:
 
 
 def _mean_ms(results: Sequence[TenantResult]) -> float:
-    """Return all time over all inferences, as the users' own query counts; a fast tenant makes more of them."""
+    """Return total time over total inferences, like the users' own query; a fast tenant contributes more of them."""
     return sum(result.mean_ms * result.inferences for result in results) / sum(result.inferences for result in results)
 
 
 def _typical_percentiles(results: Sequence[TenantResult], mean_ms: float) -> dict[str, float]:
-    """Return percentiles of a document that has only those of single tenants: their usual ratio to the mean."""
+    """Estimate percentiles of a document that has only those per tenant, from their usual ratio to the mean."""
     found = {}
     for name in PERCENTILES:
         values = [getattr(result, f"{name}_ms") for result in results]

@@ -1,4 +1,4 @@
-"""What is asked for: latency targets, a rate for each tenant, a price of the device."""
+"""The question: latency targets, a rate per tenant, a price of the device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXAMPLE = "e.g. --slo p99=50ms"
 
 @dataclass(frozen=True)
 class Target:
-    """At most so many milliseconds, of the mean or of a percentile."""
+    """An upper limit in milliseconds for the mean or a percentile."""
 
     statistic: str
     at_most_ms: float
@@ -27,15 +27,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Question:
-    """All that a technique must hold, and what the device costs."""
+    """All targets that a technique must meet, and the price of the device."""
 
     targets: tuple[Target, ...]
     rate_per_s: float | None = None
-    """Inferences per second that each tenant needs; None: as many as it gets."""
+    """Inferences per second that each tenant needs; None means no requirement."""
     price_per_h: float | None = None
     currency: str = ""
     up_to: int | None = None
-    """The most tenants to look at; None: as many as were measured."""
+    """The most tenants to consider; None means as many as were measured."""
 
     def __str__(self) -> str:
         words = [str(target) for target in self.targets]
@@ -48,13 +48,13 @@ def parse_target(text: str) -> Target:
     """Parse `p99=50ms`, `mean=0.2s` or `p50=800us`."""
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
-        raise UsageError(f"--slo {text!r} is no target", next_step=_EXAMPLE)
+        raise UsageError(f"--slo {text!r} is not a target", next_step=_EXAMPLE)
     if name not in STATISTICS:
         raise unknown_name("statistic", name, STATISTICS)
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(us|µs|ms|s)", value)
     if not found:
         raise UsageError(
-            f"--slo {text!r}: {value!r} is no time with a unit (us, ms, s)", next_step=_with_unit(name, value)
+            f"--slo {text!r}: {value!r} is not a time with a unit (us, ms, s)", next_step=_with_unit(name, value)
         )
     at_most_ms = float(found[1]) * _UNITS_MS[found[2]]
     if not 0.0 < at_most_ms < math.inf:
@@ -63,14 +63,14 @@ def parse_target(text: str) -> Target:
 
 
 def _with_unit(name: str, value: str) -> str:
-    """Return the same target as it may have been meant."""
+    """Suggest the same target with a unit."""
     if not re.fullmatch(r"\d{1,9}(?:\.\d{0,9})?", value) or not float(value):
         return _EXAMPLE
-    return f"say which unit: --slo {name}={value}ms, or {name}={value}s"
+    return f"add a unit: --slo {name}={value}ms, or {name}={value}s"
 
 
 def parse_targets(texts: tuple[str, ...]) -> tuple[Target, ...]:
-    """Parse all; each statistic may come once."""
+    """Parse all targets; each statistic may appear once."""
     targets = tuple(parse_target(part) for text in texts for part in text.split(","))
     names = [target.statistic for target in targets]
     for name in names:

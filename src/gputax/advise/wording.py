@@ -1,4 +1,4 @@
-"""The advice in words: the answer first, then what each model is, then all that must be read with it."""
+"""The advice as text: the answer first, then each model, then the notes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gputax.advise.ratios import RATE
 from gputax.advise.rows import Figure, Row, throughput_factor
 from gputax.plan.notices import Notice
 
-# Two throughputs that differ by less are the same to anyone who pays.
+# Throughputs that differ by less than this count as equal.
 SAME_THROUGHPUT = 1.01
-# Below this the loop around an inference costs nothing that a reader must know.
+# Below this, the cost of the loop around an inference is not worth a note.
 FACTOR_NOTED = 0.02
-STAND_IN = "No GPU was measured: this holds for the stand-in only, and says nothing of a GPU."
+STAND_IN = "No GPU was measured: this is valid only for the stand-in and says nothing about a GPU."
 
 
 def number(value: float | None) -> str:
-    """Return four digits, trailing zeros kept; a dash where there is none."""
+    """Return four digits, trailing zeros kept; a dash for None."""
     return text.number(value, padded=True)
 
 
@@ -29,7 +29,7 @@ def between(low: float | None, high: float | None) -> str:
 
 
 def given(advice: Advice) -> str:
-    """Return what the source's own figures are called: what others published was not measured here."""
+    """Return the word for the source's own figures: "published" if others measured them."""
     return "published" if advice.table.published else "measured"
 
 
@@ -66,12 +66,12 @@ def _answer(advice: Advice) -> str:
     asked = advice.question
     best = advice.best()
     if best is not None:
-        by = "" if best.has_interval else " by its value, with no interval"
+        by = "" if best.has_interval else " by its value, without an interval"
         return f"{best.title} with {_tenants(best)} meets {asked}{by}: {_figures(advice, best)}{_gain(advice, best)}."
     unsure = advice.likeliest()
     if unsure is not None:
         likely = f"{unsure.title} with {_tenants(unsure)} may: {_figures(advice, unsure)}"
-        return f"Unsure: nothing surely meets {asked}. {likely}; {unsure.why_unsure}."
+        return f"Unsure: nothing certainly meets {asked}. {likely}; {unsure.why_unsure}."
     nearest = advice.nearest()
     return f"Nothing meets {asked}. Nearest: {nearest.title} with {_tenants(nearest)}: {_figures(advice, nearest)}."
 
@@ -79,13 +79,13 @@ def _answer(advice: Advice) -> str:
 def _measured_best(advice: Advice) -> str:
     row = advice.best(measured=True)
     if row is None:
-        return f"No {given(advice)} number of tenants surely meets it: measure this one before relying on it."
+        return f"No {given(advice)} number of tenants certainly meets it: measure this one before relying on it."
     shown = f"{_figures(advice, row)}{_gain(advice, row)}"
     return f"Of what was {given(advice)}: {row.title} with {_tenants(row)}, {shown}."
 
 
 def _starved(advice: Advice) -> list[str]:
-    """Name, for each technique, the fewest tenants of which all together meet a mean that the worst one misses."""
+    """For each technique, name the fewest tenants whose overall mean meets a target that the worst tenant misses."""
     found = []
     for each in advice.considered:
         for row in each.rows:
@@ -94,7 +94,7 @@ def _starved(advice: Advice) -> list[str]:
                 continue
             if mean.holds(row.measured_ms) and not mean.holds(mean.measured):
                 found.append(
-                    f"{row.title} with {_tenants(row)}: the mean of all, {number(row.measured_ms)} ms, would meet it, "
+                    f"{row.title} with {_tenants(row)}: the overall mean, {number(row.measured_ms)} ms, would meet it, "
                     f"but the worst tenant's is {number(mean.measured)} ms."
                 )
                 break
@@ -103,7 +103,7 @@ def _starved(advice: Advice) -> list[str]:
 
 def _tenants(row: Row) -> str:
     count = text.counted(row.tenants, "tenant")
-    basis = "left out of the fit" if row.basis == "left out" else row.basis
+    basis = "not used in the fit" if row.basis == "left out" else row.basis
     return count if row.basis == "measured" else f"{count} ({basis})"
 
 
@@ -131,13 +131,13 @@ def _rate_text(figure: Figure, given: str, whose: str, bounds: str) -> str:
 
 
 def _by(given: str) -> str:
-    """Say what a throughput rests on: the published table has means only."""
+    """Return the basis of a throughput: the published table has only means."""
     return " by the published mean" if given == "published" else " as measured"
 
 
 def _gain(advice: Advice, row: Row) -> str:
     by = " by the model" if row.measured_per_s is None else _by(given(advice))
-    together = f", {number(row.per_s)} inferences/s together{by}"
+    together = f", {number(row.per_s)} inferences/s in total{by}"
     if row.cost_per_million is None:
         return together
     return f"{together}, {cost_text(advice, row)} per million inferences"
@@ -148,7 +148,7 @@ def _capacity(each: Considered) -> float:
 
 
 def no_room(each: Considered) -> str:
-    """Say beyond how many tenants there is no room, and why; empty where the source does not tell."""
+    """Return the most tenants that fit, and why; empty if the source does not say."""
     series = each.model.series
     if series.capacity is None:
         return ""
@@ -157,7 +157,7 @@ def no_room(each: Considered) -> str:
 
 
 def cost_text(advice: Advice, row: Row) -> str:
-    """Return the cost with its currency, where one was named."""
+    """Return the cost with its currency, if one was given."""
     return f"{number(row.cost_per_million)} {advice.question.currency}".strip()
 
 
@@ -185,7 +185,7 @@ def model_lines(each: Considered) -> list[str]:
 
 
 def all_notices(each: Considered) -> list[Notice]:
-    """Return what is noted of the model and of what carries it to the question."""
+    """Return the notices of the model and of its ratios."""
     of_ratios = (notice for ratio in each.ratios for notice in ratio.notices)
     return [*each.model.notices, *of_ratios, *(notice for uneven in each.uneven for notice in uneven.notices)]
 
@@ -221,24 +221,24 @@ def _residuals(model: Fitted) -> str:
 
 
 def notes(advice: Advice) -> list[str]:
-    """Return what must be read with the rows, each thing once."""
+    """Return the notes for the rows, each once."""
     asked = advice.question
     lines = [
         "Intervals are 95 %, for a new run. Yes: the whole interval meets the target; no: none of it; else unsure.",
-        "interpolated, extrapolated: no run had so many tenants; whether their memory fits is known only where it says "
+        "interpolated, extrapolated: no run had this many tenants; whether their memory fits is known only if it says "
         "no room.",
-        "Tenants asked without a pause, as many as there are: with less load, latency is lower.",
+        "All tenants sent requests without a pause; with less load, latency is lower.",
     ]
     if any(uneven.known for each in advice.considered for uneven in each.uneven):
         lines.append("Latency and rate are those of each run's worst tenant: an average can hide one that is starved.")
     if any(row.basis == "left out" for row in advice.rows):
-        lines.append(f"left out: {given(advice)}, but kept from the fit; the model and the figure must both meet it.")
+        lines.append(f"left out: {given(advice)}, but not used in the fit; the model and the figure must both meet it.")
     if not all(row.has_interval for row in advice.rows):
-        lines.append("no interval: nothing tells how far the model may be off, so the values alone were judged.")
+        lines.append("no interval: the uncertainty of the model is unknown, so only the values were judged.")
     if advice.table.published:
-        lines.append("The source gives means only: together/s is tenants over its mean, as they ask without a pause.")
+        lines.append("The source has only means: together/s is tenants / mean, since tenants never pause.")
     if asked.price_per_h is not None:
-        served = "what the tenants need" if asked.rate_per_s is not None else "all that the tenants can do"
+        served = "what the tenants need" if asked.rate_per_s is not None else "the most that the tenants can do"
         lines.append(f"Cost: {asked.price_per_h:g} {asked.currency}".rstrip() + f" per device hour, over {served}.")
     for each in advice.considered:
         factor = throughput_factor(each.model)

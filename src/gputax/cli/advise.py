@@ -87,5 +87,5 @@ def _question(
     if currency and price is None:
         raise UsageError("--currency without a --price", next_step="e.g. --price 3.67 --currency USD")
     if not slo and rate is None:
-        raise UsageError("nothing is asked for", next_step="e.g. --slo p99=50ms, or --rate 10")
+        raise UsageError("no target or rate is given", next_step="e.g. --slo p99=50ms, or --rate 10")
     return Question(parse_targets(slo), rate, price, currency, up_to)

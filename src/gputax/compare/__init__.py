@@ -1,1 +1,1 @@
-"""Results on disk against each other: match their cells, estimate what differs, judge it."""
+"""Compare results on disk: match their cells, estimate the differences, judge them."""

@@ -1,4 +1,4 @@
-"""The comparison of results already on disk, as one document: unpaired, and labelled so."""
+"""The comparison of results on disk as one document; it is unpaired and labelled so."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gputax.stats.verdicts import ALPHA, Claim, Judgement, judge_all, not_compar
 def compare_sources(
     base: Source, others: Sequence[Source], budgets: Budgets, *, force: bool = False, command: str = ""
 ) -> Comparison:
-    """Hold every other source against the base, and each difference against its budget."""
+    """Compare every other source with the base, and each difference with its budget."""
     base, *others = with_own_labels((base, *others))
     notices = [Notice("unpaired", f"{UNPAIRED_NOTICE}; `gputax duet` is sharper")]
     compared: list[CellRows] = []
@@ -39,7 +39,7 @@ def compare_sources(
             raise ResultsError(
                 f"{base.label} and {other.label} have no metric in common" + _why(pairs, found),
                 where=f"{base.path}, {other.path}",
-                next_step="name results that measured the same thing",
+                next_step="compare results of the same workload",
             )
         compared += found
         notices += unmatched
@@ -62,7 +62,7 @@ def compare_sources(
 
 
 def with_own_labels(sources: Sequence[Source]) -> list[Source]:
-    """Give each source a label of its own: the environment, and where several share it, the name of its path."""
+    """Give each source a label of its own: the environment, plus the name of its path if several share it."""
     shared = Counter(source.label for source in sources)
     alike = [source for source in sources if shared[source.label] > 1]
     parts = _telling_parts([Path(source.path) for source in alike])
@@ -80,7 +80,7 @@ def with_own_labels(sources: Sequence[Source]) -> list[Source]:
 
 
 def _telling_parts(paths: Sequence[Path]) -> int:
-    """Return how many parts at the end of the paths tell different ones apart: a/x.txt and b/x.txt need two."""
+    """Return how many parts at the end of the paths make them distinct: a/x.txt and b/x.txt need two."""
     different = set(paths)
     for parts in range(1, max((len(path.parts) for path in paths), default=0) + 1):
         if len({path.parts[-parts:] for path in different}) == len(different):
@@ -200,7 +200,7 @@ def _unit(row: Row) -> str:
     counted: set[Value | None] = {cell.conditions.get("counted") for cell in (row.pair.base, row.pair.other)}
     if row.metric.name != "throughput" or counted == {None}:
         return row.metric.unit
-    # Of two things that are counted neither names the row.
+    # If the sides count different things, neither names the unit.
     return "/s" if None not in counted and len(counted) > 1 else f"{next(each for each in counted if each)}/s"
 
 
@@ -215,7 +215,7 @@ def _interval(estimate: Estimate | None) -> tuple[float | None, float | None] | 
     if estimate is None:
         return None
     low, high = estimate.one_sided(TWO_SIDED)
-    # A ratio is always above -100 %: that bound says nothing.
+    # A ratio is always above -100 %: that bound carries no information.
     known = _finite(low) if estimate.unit != "%" or low > -100.0 else None, _finite(high)
     return None if known == (None, None) else known
 

@@ -1,4 +1,4 @@
-"""Which cell of the base belongs to which cell of the other side; pure."""
+"""Match the cells of the base to those of the other side; pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Fits = Callable[[SourceCell, SourceCell], bool]
 
 @dataclass(frozen=True)
 class CellPair:
-    """Two cells of the same workload, scenario, batch and tenants, as far as the sources say."""
+    """Two cells of the same workload, scenario, batch and tenants, as far as the sources know them."""
 
     base: SourceCell
     other: SourceCell
@@ -23,7 +23,7 @@ class CellPair:
 def match_cells(base: Source, other: Source) -> tuple[tuple[CellPair, ...], tuple[Notice, ...]]:
     """Return the pairs in the base's order, and a notice for each cell that has no partner or several.
 
-    A part of the name that a source does not know fits any; it is matched only where one cell is left to match.
+    A field that a source does not know matches any value, but only if exactly one cell is left.
     """
     pairs: dict[int, int] = {}
     for fits in (_equal, _compatible):
@@ -31,11 +31,11 @@ def match_cells(base: Source, other: Source) -> tuple[tuple[CellPair, ...], tupl
         free_other = [j for j in range(len(other.cells)) if j not in pairs.values()]
         pairs |= _only_partners(base.cells, other.cells, free_base, free_other, fits)
     if not pairs and len(base.cells) == len(other.cells) == 1:
-        # One cell each: the user means these two, and what differs is said by comparability.
+        # One cell each: the user means these two; comparability reports the differences.
         pairs = {0: 0}
     if not pairs:
         raise ResultsError(
-            f"no cell of {other.label} belongs to one of {base.label}",
+            f"no cell of {other.label} matches a cell of {base.label}",
             where=f"{base.path}: {_listed(base.cells)}; {other.path}: {_listed(other.cells)}",
             next_step="measure the same workload, scenario and batch in both",
         )
@@ -47,7 +47,7 @@ def match_cells(base: Source, other: Source) -> tuple[tuple[CellPair, ...], tupl
 def _only_partners(
     base: Sequence[SourceCell], other: Sequence[SourceCell], free_base: list[int], free_other: list[int], fits: Fits
 ) -> dict[int, int]:
-    """Return the pairs in which each is the only one that fits the other."""
+    """Return the pairs in which each cell is the only match of the other."""
     partners = {i: [j for j in free_other if fits(base[i], other[j])] for i in free_base}
     wanted = [j for found in partners.values() for j in found]
     return {i: found[0] for i, found in partners.items() if len(found) == 1 and wanted.count(found[0]) == 1}
@@ -71,7 +71,7 @@ def _compatible(a: SourceCell, b: SourceCell) -> bool:
 
 
 def _alone(label: str, cell: SourceCell) -> Notice:
-    return Notice("no-partner", f"not compared: {cell.title} of {label} has no single partner on the other side")
+    return Notice("no-partner", f"not compared: {cell.title} of {label} has no unique match on the other side")
 
 
 def _listed(cells: Sequence[SourceCell]) -> str:

@@ -1,4 +1,4 @@
-"""One row per cell and metric: the numbers, the budget and what must be read with them, before any verdict."""
+"""One row per cell and metric: the numbers, the budget and the notices, before any verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gputax.stats.unpaired import fieller
 
 @dataclass(frozen=True)
 class Row:
-    """One metric of one cell, base against other."""
+    """One metric of one cell: base and other."""
 
     base_label: str
     other_label: str
@@ -41,24 +41,24 @@ class Row:
 
     @property
     def estimate(self) -> Estimate | None:
-        """What the budget is held against, in the budget's unit."""
+        """The value that is compared with the budget, in the budget's unit."""
         return self.compared.absolute if self.budget.unit == "ms" else self.compared.percent
 
     @property
     def blocking(self) -> tuple[str, ...]:
-        """What forbids the comparison."""
+        """The differences that forbid the comparison."""
         return tuple(difference.text for difference in self.differences if difference.blocking)
 
 
 @dataclass(frozen=True)
 class CellRows:
-    """All that one pair of cells gives."""
+    """The rows and notices of one pair of cells."""
 
     rows: tuple[Row, ...]
     notices: tuple[Notice, ...]
-    """What was left out, and why."""
+    """What was skipped, and why."""
     not_judged: tuple[dict[str, Any], ...]
-    """Metrics that both sides have and that this scenario is not judged by."""
+    """Metrics that both sides have and that are not judged in this scenario."""
 
 
 def cell_rows(base: Source, other: Source, pair: CellPair, budgets: Budgets) -> CellRows:
@@ -84,7 +84,7 @@ def cell_rows(base: Source, other: Source, pair: CellPair, budgets: Budgets) -> 
         decides = named or not compared.refused
         rows.append(Row(base.label, other.label, pair, metric, compared, budget, found, notices, decides))
     if not rows:
-        left_out += told  # nothing else would carry them
+        left_out += told  # no row would carry them
     return CellRows(tuple(rows), tuple(left_out), tuple(_not_judged(base, other, pair, judged)))
 
 
@@ -128,7 +128,7 @@ def _compared(
 
 
 def _named(text: str, base: str, other: str) -> str:
-    """The statistics know the sides as A and B; people know them by their labels."""
+    """Replace A and B, as the statistics name the sides, by their labels."""
     return re.sub(r"^[AB](?=:)", lambda found: base if found[0] == "A" else other, text)
 
 
@@ -136,7 +136,7 @@ def _cell_notices(base: Source, other: Source, pair: CellPair, found: tuple[Diff
     notices = []
     for source, cell in ((base, pair.base), (other, pair.other)):
         if not cell.valid:
-            why = "; ".join(cell.invalid_reasons) or "the run says so itself"
+            why = "; ".join(cell.invalid_reasons) or "the run itself is marked INVALID"
             notices.append(Notice("invalid", f"{source.label}: INVALID: {why}"))
         notices += [
             Notice(notice.code, f"{source.label}: {notice.text}", notice.value)
@@ -148,7 +148,7 @@ def _cell_notices(base: Source, other: Source, pair: CellPair, found: tuple[Diff
         notices.append(Notice("differs", f"differs, but does not forbid the comparison: {'; '.join(noted)}"))
     one_sided = unchecked(pair.base.conditions, pair.other.conditions)
     if one_sided:
-        notices.append(Notice("unchecked", f"could not be checked, only one side tells: {', '.join(one_sided)}"))
+        notices.append(Notice("unchecked", f"not checked, because only one side reports it: {', '.join(one_sided)}"))
     return tuple(notices)
 
 
@@ -170,7 +170,7 @@ def _not_judged(base: Source, other: Source, pair: CellPair, judged: tuple[str, 
 
 @dataclass(frozen=True)
 class Compared:
-    """One metric of two cells; what does not exist is None."""
+    """One metric of two cells; missing values are None."""
 
     base_value: float | None
     other_value: float | None
@@ -180,18 +180,18 @@ class Compared:
     percent: Estimate | None = None
     absolute: Estimate | None = None
     obstacle: str = ""
-    """Why there is no interval, for people; empty where there is one."""
+    """Why there is no interval, as text; empty if there is one."""
     notices: tuple[str, ...] = ()
     refused: bool = False
     """Whether the obstacle is that a percentile has too few samples."""
 
 
 class TooFewSamples(ResultsError):
-    """A percentile that these samples cannot carry."""
+    """There are too few samples for this percentile."""
 
 
 def with_samples(metric: Metric, base: CellSeries, other: CellSeries) -> Compared:
-    """Compare a metric by the samples of both sides; an error says why they cannot carry it."""
+    """Compare a metric by the samples of both sides; the error says why they are not enough."""
     if metric.name == "throughput":
         return _throughput(base, other)
     if metric.name == "latency_mean":
@@ -200,11 +200,11 @@ def with_samples(metric: Metric, base: CellSeries, other: CellSeries) -> Compare
         return _share(base, other)
     if metric.percentile is not None:
         return _percentile(metric.percentile, base, other)
-    raise ResultsError(f"samples do not tell {metric.name}")
+    raise ResultsError(f"{metric.name} cannot be computed from samples")
 
 
 def without_samples(metric: Metric, base: float, other: float, obstacle: str) -> Compared:
-    """Compare two bare numbers: a difference, but no interval; a ratio with zero does not exist."""
+    """Compare two plain numbers: a difference but no interval, and no ratio with zero."""
     better_more = metric.better == "higher"
     absolute = base - other if better_more else other - base
     if metric.name == OVER_BOUND_SHARE.name:
@@ -246,10 +246,10 @@ def _percentile(p: float, base: CellSeries, other: CellSeries) -> Compared:
 
 def _share(base: CellSeries, other: CellSeries) -> Compared:
     if base.bound_ms is None or other.bound_ms is None:
-        raise ResultsError("the source names no latency bound")
+        raise ResultsError("the source has no latency bound")
     late = [(side.latency_ns > (side.bound_ms or math.inf) * NS_PER_MS).astype(np.float64) for side in (base, other)]
     gap = Gap(share_spread(late[0]), share_spread(late[1]), "%")
-    # Percentage points are both: the unit of the metric and of its budget.
+    # Percentage points are the unit of both the metric and its budget.
     return Compared(gap.base.value, gap.other.value, gap.value, gap.value, gap, gap)
 
 
@@ -259,13 +259,13 @@ NS_PER_S = 1e9
 
 @dataclass(frozen=True)
 class CellSeries:
-    """Latencies in the order of measurement, and the time that each sample took from the run as a whole."""
+    """Latencies in the order of measurement, and the time from one completion to the next."""
 
     latency_ns: FloatArray
     time_per_sample_ns: FloatArray
     """One per row; their mean is exactly the run's time over its samples, that is one over the throughput."""
     bound_ms: float | None = None
-    """Server: above this a query is late."""
+    """Server only: a query above this is late."""
 
     @cached_property
     def ordered_ns(self) -> FloatArray:
@@ -274,13 +274,13 @@ class CellSeries:
 
 
 def cell_series(samples: CellSamples, bound_ms: float | None) -> CellSeries:
-    """Return the series, or say how many samples cannot be true."""
+    """Return the series, or raise with the number of impossible samples."""
     latency_ns = samples.latency_ns
     bad = int(np.count_nonzero(latency_ns <= 0))
     if bad:
         raise ResultsError(f"{bad} of {latency_ns.size} samples have a latency of zero or less")
     if int(samples.samples.min()) < 1:
-        raise ResultsError("some rows hold no sample at all")
+        raise ResultsError("some rows contain no sample")
     ends = np.sort(samples.end_ns)
     gaps = np.diff(ends, prepend=samples.begin_ns.min()).astype(np.float64)
     # Rows may hold unequal batches, so the gaps are scaled by the mean batch and not each by its own.

@@ -1,4 +1,4 @@
-"""The life of an experiment: opened or resumed, kept cell by cell, interrupted without loss, left without litter."""
+"""The life cycle of an experiment: open or resume, save cell by cell, survive interrupts, clean up."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gputax.results.documents.base import Failure
 from gputax.results.kinds import RUN, SHARING, AnyDocument, DocumentKind, Resumable
 from gputax.results.store import ResultDirectory, now_text
 
-# Enough to recognise another machine by; the rest follows from these.
+# Enough to recognise a different machine; everything else follows from these.
 MOST_CHANGES_SHOWN = 4
 
 
 class Place(Protocol):
-    """Where the workers of an experiment run: it is put back at the end, and may have files worth keeping."""
+    """Where the workers of an experiment run: it is restored at the end, and may have files to keep."""
 
     def close(self) -> None:
-        """Remove all that was made; may be called twice."""
+        """Remove everything that was created; may be called twice."""
         ...
 
     def files(self) -> Mapping[str, str]:
@@ -38,7 +38,7 @@ def left_in_order(
     kept: Callable[[], bool],
     interrupted: Callable[[], Interrupted],
 ) -> Iterator[None]:
-    """However the measurement inside ends: put the place back, and leave no directory without a result."""
+    """Restore the place however the measurement ends, and remove the directory if it has no result."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -56,13 +56,13 @@ def left_in_order(
 
 
 def open_new(kind: DocumentKind[AnyDocument], directory: Path) -> ResultDirectory[AnyDocument]:
-    """Open a directory for something that cannot be resumed; refuse one that holds results."""
+    """Open a directory for something that cannot be resumed; refuse one that contains results."""
     store = ResultDirectory(directory, kind)
     try:
         _refuse_foreign(store)
         if store.holds(kind):
             raise UsageError(
-                f"this directory holds a {kind.experiment} already",
+                f"this directory already contains a {kind.experiment}",
                 where=str(directory),
                 next_step="choose another --out",
             )
@@ -87,7 +87,7 @@ class Experiment(Generic[Resumable]):
         done: Callable[[Resumable], Collection[str]],
         overwrite: bool = False,
     ) -> None:
-        """Open the directory; `begin` gives the empty record of this time, `done` the cells that a record has."""
+        """Open the directory; `begin` returns an empty record, `done` the cells of a record."""
         self.view: RunView = view
         self._diary_name: str = diary_name
         self._done: Callable[[Resumable], Collection[str]] = done
@@ -113,7 +113,7 @@ class Experiment(Generic[Resumable]):
 
     @contextmanager
     def running(self, cells: Sequence[Cell], place: Place) -> Iterator[None]:
-        """Measure these cells inside; an interrupt loses none that has ended, and the same command resumes."""
+        """Measure these cells inside; an interrupt keeps all finished cells, and the same command resumes."""
 
         def kept() -> bool:
             return bool(self.done or self.record.failures)
@@ -126,7 +126,7 @@ class Experiment(Generic[Resumable]):
 
     @contextmanager
     def cell(self, name: str, shown: Cell, number: int) -> Iterator[None]:
-        """Measure one cell inside; where it fails, that is kept and the next one goes on."""
+        """Measure one cell inside; a failure is recorded and the next cell continues."""
         self.view.cell_started(shown, number)
         try:
             yield
@@ -137,16 +137,16 @@ class Experiment(Generic[Resumable]):
             self.view.cell_failed(failure)
 
     def ended(self, name: str, *, valid: bool) -> None:
-        """Note in the diary that a cell was kept."""
+        """Log that a cell was saved."""
         self.store.append_event("cell ended", cell=name, valid=valid)
 
     def described(self, record: Resumable) -> None:
-        """Take the record with what a worker told; refuse a place where the earlier cells were not measured."""
+        """Update the record from a worker's description; refuse a machine other than that of the earlier cells."""
         before, now = (conditions_of_fingerprint(each.fingerprint) for each in (self.record, record))
         changed = blocking_differences(before, now, "resume") if self.done else ()
         if changed:
             raise PreflightError(
-                "this machine or its software is not what the earlier cells were measured on: "
+                "this machine or its software differs from that of the earlier cells: "
                 + "; ".join(changed[:MOST_CHANGES_SHOWN]),
                 where=str(self.store.path),
                 next_step="restore it, or measure everything again with --overwrite or another --out",
@@ -154,19 +154,19 @@ class Experiment(Generic[Resumable]):
         self.record = record
 
     def update(self, **changes: Any) -> None:
-        """Change the record, on disk too."""
+        """Change the record, in memory and on disk."""
         self.record = self.record.model_copy(update=changes)
         self.store.write_document(self.record)
 
     def finish(self, wanted: Collection[str]) -> None:
-        """Call it complete where all wanted cells are there, so that else the same command tries the others again."""
+        """Mark it complete if all planned cells are done; otherwise the same command retries the missing ones."""
         self.update(complete=set(wanted) <= self.done)
 
     def _interrupted(self, planned: int) -> Interrupted:
         self.store.append_event("interrupted")
         if not self.done and not self.record.failures:
             return Interrupted(
-                "interrupted before the first cell ended; nothing was kept", next_step="run the same command again"
+                "interrupted before the first cell finished; nothing was kept", next_step="run the same command again"
             )
         return Interrupted(
             f"interrupted; {len(self.done)} of {planned} cells are kept",
@@ -181,12 +181,12 @@ def failure_of(cell: str, error: GputaxError) -> Failure:
 
 
 def _refuse_foreign(store: ResultDirectory[Any]) -> None:
-    """Refuse the directory of another experiment, even to overwrite it: its files would stand among ours."""
+    """Refuse the directory of another experiment, even to overwrite it: its files would be mixed with ours."""
     kinds: tuple[DocumentKind[Any], ...] = (RUN, SHARING)
     for kind in kinds:
         if kind is not store.kind and store.holds(kind):
             raise UsageError(
-                f"this directory holds a {kind.experiment}, not a {store.kind.experiment}",
+                f"this directory contains a {kind.experiment}, not a {store.kind.experiment}",
                 where=str(store.path),
                 next_step="choose another --out",
             )
@@ -195,13 +195,13 @@ def _refuse_foreign(store: ResultDirectory[Any]) -> None:
 def _refuse_other_plan(store: ResultDirectory[Resumable], existing: Resumable, plan_id: str) -> None:
     if existing.plan_id != plan_id:
         raise UsageError(
-            f"this directory holds another {store.kind.experiment}",
+            f"this directory contains another {store.kind.experiment}",
             where=str(store.path),
             next_step="choose another --out, or add --overwrite",
         )
     if existing.complete:
         raise UsageError(
-            f"this {store.kind.experiment} is complete already ({existing.timestamp})",
+            f"this {store.kind.experiment} is already complete ({existing.timestamp})",
             where=str(store.path),
             next_step="choose another --out, or add --overwrite to measure again",
         )

@@ -1,4 +1,4 @@
-"""What a worker told of its host, its device and its engine, as every record keeps it; pure."""
+"""A worker's report on its host, device and engine, as stored in every record; pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputax.plan.notices import Notice
 from gputax.plan.workloads import workload_facts
 
 HOST_FACTS = ("cpu_model", "cores_online", "kernel", "hypervisor", "governors", "distribution")
-# What changes from one start of the same worker to the next.
+# Facts that change from one start of the same worker to the next.
 PASSING_FACTS = ("notices", "prepare_s")
 
 
@@ -27,7 +27,7 @@ def engine_of(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def notices_of(facts: Mapping[str, Any]) -> list[Notice]:
-    """Return what the worker noticed while it prepared the engine."""
+    """Return the worker's notices from preparing the engine."""
     return [Notice.from_dict(each) for each in facts.get("notices", [])]
 
 
@@ -41,7 +41,7 @@ def device_name_of(described: Described, facts: Mapping[str, Any]) -> str:
 
 
 def claim_of(workload: str, scenario: str, engine: str, facts: Mapping[str, Any], *, official: bool = False) -> str:
-    """Return what a number of this workload may be called."""
+    """Return the claim that a number of this workload allows."""
     return claim(
         scenario,
         parse_engine(engine).name,

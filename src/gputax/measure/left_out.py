@@ -1,4 +1,4 @@
-"""The techniques that an experiment goes without, because they are impossible here and were not named."""
+"""Techniques that an experiment skips, because they are impossible here and were not named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEFT_OUT = "technique-left-out"
 
 
 class LeftOut:
-    """The techniques without which the experiment goes on, and why; one that was named is refused instead."""
+    """The skipped techniques and the reasons; a technique that was named is refused instead."""
 
     def __init__(self, plan: SharePlan, view: RunView, *, named: bool) -> None:
         self._plan, self._view, self._named = plan, view, named
@@ -24,18 +24,18 @@ class LeftOut:
 
     @property
     def remaining(self) -> tuple[str, ...]:
-        """The techniques that are measured."""
+        """The techniques to measure."""
         return tuple(name for name in self._plan.techniques if name not in self._why)
 
     def add(self, technique: str, error: PreflightError) -> None:
-        """Go on without it, or refuse where it was named or nothing else remains."""
+        """Skip it, or raise if it was named or no other technique remains."""
         if self._named or self.remaining == (technique,):
             raise error
         self._why[technique] = error
         self._view.phase(self._text(technique))
 
     def ask(self, place: SharedPlace) -> None:
-        """Ask the place ahead of everything what it knows to be impossible."""
+        """Check with the place up front which techniques are impossible."""
         if isinstance(place, KnowsAhead):
             for name in self._plan.techniques:
                 error = place.impossible(TECHNIQUES[name], self._plan.setup)
@@ -43,10 +43,10 @@ class LeftOut:
                     self.add(name, error)
 
     def warnings(self, before: tuple[WarningRecord, ...]) -> tuple[WarningRecord, ...]:
-        """Return a record's warnings with those of this start in the place of an earlier one's."""
+        """Return a record's warnings, with those of an earlier start replaced by this one's."""
         kept = tuple(each for each in before if each.code != LEFT_OUT)
         return with_notices(kept, [Notice(LEFT_OUT, self._text(name)) for name in self._why])
 
     def _text(self, technique: str) -> str:
         error = self._why[technique]
-        return f"{technique} was left out: {error.what}. Next: {error.next_step}"
+        return f"{technique} was skipped: {error.what}. Next: {error.next_step}"

@@ -14,7 +14,7 @@ Halted = Callable[[], bool]
 
 @contextmanager
 def orderly_stop(after: str) -> Iterator[Halted]:
-    """Give a function that tells whether to stop; `after` names the step that is finished first."""
+    """Yield a function that returns whether to stop; `after` names the step that is finished first."""
     heard = False
 
     def hear(number: int, frame: FrameType | None) -> None:
@@ -22,11 +22,11 @@ def orderly_stop(after: str) -> Iterator[Halted]:
         if heard:
             raise KeyboardInterrupt
         heard = True
-        # Not by print: the signal may come in the middle of one.
+        # Not with print: the signal may arrive during one.
         name = signal.Signals(number).name
-        os.write(2, f"\ngputax: {name}: stopping after {after}; again ends at once, and nothing is kept\n".encode())
+        os.write(2, f"\ngputax: {name}: stopping after {after}; press again to stop now and keep nothing\n".encode())
 
-    # A shell's background job ignores SIGINT, and so do we then.
+    # A shell's background job ignores SIGINT; keep it ignored.
     handled = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, hear) for number in handled}
     try:

@@ -17,13 +17,13 @@ MAX_GROWTH_STEPS = 24
 PROBES_PER_RATE = 3
 PEAK_PRECISION = 1.05
 
-# (rate_per_s, repeat) -> was every condition met at this rate
+# (rate_per_s, repeat) -> whether every condition was met at this rate
 Probe = Callable[[float, int], bool]
 
 
 @dataclass(frozen=True)
 class RateSearch:
-    """The rate that was found and every probe on the way, for the record."""
+    """The rate that was found and every probe, for the record."""
 
     rate_per_s: float
     probes: tuple[tuple[float, bool], ...]
@@ -49,7 +49,7 @@ def find_rate(capacity_per_s: float, probe: Probe) -> RateSearch:
 def find_peak(capacity_per_s: float, probe: Probe) -> RateSearch:
     """Return the highest rate that holds in the majority of repeated probes, bracketed to 5 %.
 
-    LoadGen's own FindPeakPerformance judges each rate once and returned a rate whose own run was INVALID.
+    LoadGen's own FindPeakPerformance judges each rate once; it returned a rate whose own run was INVALID.
     """
     probes: list[tuple[float, bool]] = []
 
@@ -79,7 +79,7 @@ def _bracket(rate: float, holds: Callable[[float], bool]) -> tuple[float, float]
             if not holds(rate * GROW):
                 return rate, rate * GROW
             rate *= GROW
-        raise CellError(f"the server held even {digits(rate, 3)}/s; there is no peak to bracket")
+        raise CellError(f"the server kept the latency bound even at {digits(rate, 3)}/s; there is no peak to bracket")
     for _ in range(MAX_GROWTH_STEPS):
         if holds(rate / GROW):
             return rate / GROW, rate

@@ -20,7 +20,7 @@ from gputax.plan.load import Load
 from gputax.plan.notices import Notice
 from gputax.worker.protocol import decode_array
 
-# Building BERT-Large's weights or a TensorRT engine takes minutes; a worker that says nothing for longer is stuck.
+# Building BERT-Large's weights or a TensorRT engine takes minutes; a worker that is silent for longer is stuck.
 PREPARE_STALL_S = 900.0
 FIRST_RUN_STALL_S = 600.0
 STALL_FLOOR_S = 60.0
@@ -29,7 +29,7 @@ STALL_CALLS = 20
 
 @dataclass(frozen=True)
 class Observation:
-    """All that one load brought back."""
+    """The result of one load."""
 
     load: Load
     columns: dict[str, npt.NDArray[np.int64]]
@@ -48,7 +48,7 @@ class WorkerSession:
         self.connection = WorkerConnection(environment)
         self._pilots: dict[int, Pilot] = {}
         self.pilot_notices: tuple[Notice, ...] = ()
-        """What disturbed the last pilot."""
+        """Disturbances during the last pilot."""
         self.facts: dict[str, Any] = {}
         try:
             self.described = self.connection.describe()
@@ -58,7 +58,7 @@ class WorkerSession:
             raise
 
     def prepare(self, setup: Setup) -> None:
-        """Load a setup, in the place of the one before."""
+        """Load a setup, replacing the previous one."""
         self.setup = setup
         self._pilots.clear()
         self.facts = self.connection.call(
@@ -66,7 +66,7 @@ class WorkerSession:
         )
 
     def evidence(self) -> Evidence:
-        """Return what proves that the environment was active until now: the worker's account, held against others'."""
+        """Return the evidence that the environment was active: the worker's report, checked against other sources."""
         uses_driver = driver_choice(self.setup).needed
         return self.connection.proven(self.described, uses_driver=uses_driver, stall_timeout_s=STALL_FLOOR_S).evidence
 
@@ -76,15 +76,15 @@ class WorkerSession:
         return not self.connection.ended
 
     def close(self) -> None:
-        """End the worker in good order."""
+        """Stop the worker gracefully."""
         self.connection.close()
 
     def end(self) -> None:
-        """End the worker now."""
+        """Stop the worker now."""
         self.connection.end()
 
     def pilot(self, batch_size: int, seconds: float = 1.0) -> Pilot:
-        """Warm one batch size and learn its speed; done anew for each cell, because clocks and caches cool down."""
+        """Warm up one batch size and measure its speed; repeated for each cell, because clocks and caches cool down."""
         observation = self.apply(pilot_load(batch_size, seconds), self._stall_timeout_s or FIRST_RUN_STALL_S)
         self.pilot_notices = observation.notices
         pilot = read_pilot(batch_size, observation.columns)
@@ -92,7 +92,7 @@ class WorkerSession:
         return pilot
 
     def apply(self, load: Load, stall_timeout_s: float = 0.0) -> Observation:
-        """Apply one load and decode what came back."""
+        """Apply one load and decode the result."""
         answer = self.connection.call(
             "measure",
             load=load.to_dict(),
@@ -109,7 +109,7 @@ class WorkerSession:
                 elapsed_s=float(answer["elapsed_s"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise WorkerError(f"the worker's answer lacks something: {error!r}", where="measure") from error
+            raise WorkerError(f"malformed reply from the worker: {error!r}", where="measure") from error
 
     def slot(self, batch: int, runs: int, first_run: int) -> npt.NDArray[np.int64]:
         """Run one half of a pair and return the duration of each run in nanoseconds."""
@@ -121,7 +121,7 @@ class WorkerSession:
         try:
             return decode_array(answer["columns"]["end_ns"]) - decode_array(answer["columns"]["start_ns"])
         except (KeyError, TypeError) as error:
-            raise WorkerError(f"the worker's answer lacks something: {error!r}", where="slot") from error
+            raise WorkerError(f"malformed reply from the worker: {error!r}", where="slot") from error
 
     def _stall_s(self) -> float:
         if self._stall_timeout_s:

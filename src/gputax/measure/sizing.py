@@ -1,4 +1,4 @@
-"""How much load a cell gets: from the plan's wishes and the device's own speed, found by a pilot."""
+"""How much load a cell gets: from the plan and the device's speed, measured by a pilot."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PILOT_CALLS = 3
 HINT_SHARE = 0.5
 OFFLINE_RESERVE = 1.2
 FEWEST_BATCHES = 5
-# p90 needs 64 samples (LoadGen's early stopping); fewer say nothing of any percentile.
+# p90 needs 64 samples (LoadGen's early stopping); with fewer, no percentile is known.
 FEWEST_QUERIES = 64
-# On a device whose single request is slower than the whole bound, queueing alone needs several service times.
+# If a single request takes longer than the whole bound, queueing needs several service times.
 OWN_BOUND_MULTIPLE = 10
 # In a slot, the first runs after the other side's turn find cold caches; how many are dropped is fixed by this rule
-# alone. Of a run of tens of milliseconds the cold part is nothing (ResNet-50, 58 ms: the first of three -0.25 % ± 1.6
-# against the second), but to drop it doubles the distance between the halves: ±0.62 % instead of ±0.35 % in the same
+# alone. In a run of tens of milliseconds the cold part is minor (ResNet-50, 58 ms: the first of three -0.25 % ± 1.6
+# against the second), but dropping it doubles the distance between the halves: ±0.62 % instead of ±0.35 % in the same
 # time.
 DROPPED_S = 0.001
 MAX_DROPPED = 20
@@ -33,7 +33,7 @@ LONG_RUN_S = 0.03
 
 @dataclass(frozen=True)
 class Pilot:
-    """What a short closed loop said of one batch size; it is the warm-up too, and its samples are dropped."""
+    """The speed of one batch size in a short closed loop, which is also the warm-up; its samples are dropped."""
 
     batch_size: int
     call_ns: float
@@ -44,14 +44,14 @@ class Pilot:
 
 @dataclass(frozen=True)
 class Bound:
-    """The latency that a server query may take, and who says so."""
+    """The latency bound of a server query and its origin."""
 
     ms: float
     source: str
 
 
 def pilot_load(batch_size: int, seconds: float) -> Load:
-    """Return the closed loop that warms one batch size and tells its speed."""
+    """Return the closed loop that warms up one batch size and measures its speed."""
     return Load("saturate", batch_size=batch_size, min_duration_s=seconds, min_queries=PILOT_CALLS)
 
 
@@ -70,14 +70,14 @@ def read_pilot(batch_size: int, columns: Columns) -> Pilot:
 
 
 def dropped_runs(call_s: float) -> int:
-    """Return how many runs of each slot are dropped: a millisecond's worth, at least one, but none of long ones."""
+    """Return how many runs of each slot are dropped: one millisecond, at least one run, but none if runs are long."""
     if call_s >= LONG_RUN_S:
         return 0
     return min(MAX_DROPPED, max(1, math.ceil(DROPPED_S / call_s)))
 
 
 def query_count(plan: LoadPlan, rate_per_s: float, fewest: int = FEWEST_QUERIES) -> int:
-    """Return how many queries to ask for: the plan's minimum, cut where it would outlast the plan's limit."""
+    """Return the number of queries: the plan's minimum, reduced if it would exceed the plan's time limit."""
     wanted = max(plan.min_samples, int(plan.duration_s * rate_per_s))
     if plan.max_duration_s:
         wanted = min(wanted, int(plan.max_duration_s * rate_per_s))
@@ -90,7 +90,7 @@ def stream_load(cell: Cell, pilot: Pilot) -> Load:
     match cell.scenario:
         case "offline":
             # Sized by samples: with a minimum duration LoadGen calls a device INVALID that ran 10 % faster than its
-            # pilot. Only official runs owe the duration, and get a reserve. Whole batches, and five at least.
+            # pilot. Only official runs need the duration, and get a reserve. Whole batches, at least five.
             wanted = max(plan.min_samples, int(plan.duration_s * pilot.rate_per_s))
             batches = max(FEWEST_BATCHES, -(-wanted // cell.batch_size))
             return Load(
@@ -105,7 +105,7 @@ def stream_load(cell: Cell, pilot: Pilot) -> Load:
                 "saturate",
                 batch_size=cell.batch_size,
                 min_duration_s=plan.duration_s,
-                # A plan with a limit asks for a number of runs too; others are sized by their time alone.
+                # A plan with a limit also sets a number of runs; others are sized only by time.
                 min_queries=max(PILOT_CALLS, min(plan.min_samples, int(plan.max_duration_s * 1e9 / pilot.call_ns))),
                 expected_latency_ns=int(pilot.call_ns),
             )
@@ -140,7 +140,7 @@ def server_load(cell: Cell, rate_per_s: float, bound: Bound, queries: int, seed_
 
 
 def server_bound(cell: Cell, single: Pilot) -> Bound:
-    """Return the bound in force: the user's, the workload's, or a stated multiple where the device cannot meet it."""
+    """Return the bound in force: the user's, the workload's, or a stated multiple if the device cannot meet it."""
     if cell.load.bound_ms:
         return Bound(cell.load.bound_ms, "given on the command line or in the suite")
     facts = workload_facts(cell.setup.workload)
@@ -148,7 +148,7 @@ def server_bound(cell: Cell, single: Pilot) -> Bound:
     if single_ms <= facts.server_bound_ms:
         return Bound(facts.server_bound_ms, facts.bound_source)
     return Bound(
-        float(f"{OWN_BOUND_MULTIPLE * single_ms:.2g}"),  # two digits: a pilot knows no more
+        float(f"{OWN_BOUND_MULTIPLE * single_ms:.2g}"),  # two digits: a pilot is not more precise
         f"ours: {OWN_BOUND_MULTIPLE} x this device's single-request p90 ({single_ms:.1f} ms), because that alone "
         f"exceeds the {facts.server_bound_ms:g} ms of {facts.bound_source}",
     )

@@ -1,4 +1,4 @@
-"""From the columns of one load to the figures of its cell: pure, and the same for every environment."""
+"""Compute a cell's figures from the columns of one load; pure, and the same for every environment."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gputax.stats.percentiles import percentile_table
 from gputax.stats.series import series_mean
 
 Columns = Mapping[str, npt.NDArray[np.int64]]
-# LoadGen's latency holds its own bookkeeping too, about 3 µs a query here; beyond this the two clocks disagree.
+# LoadGen's latency includes its bookkeeping, about 3 µs per query here; beyond this the two clocks disagree.
 AGREEMENT_SHARE = 0.05
 AGREEMENT_NS = 200_000
-# Fewer runs than this have no spread to speak of.
+# Fewer runs than this are too few for a spread.
 FEWEST_RUNS = 5
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one load achieved. Latencies are None where too few samples were taken to say."""
+    """The figures of one load. Latencies are None if there are too few samples."""
 
     throughput_per_s: float
     duration_s: float
@@ -37,7 +37,7 @@ class Figures:
     max_ns: float
     notices: tuple[Notice, ...]
     throughput_half_width_percent: float | None = None
-    """Half of the 95 % interval of the mean time of a run, as far as this load alone can tell; None for a server."""
+    """Half of the 95 % interval of the mean time of a run, from this load alone; None for a server."""
 
     def ms(self, percentile: str) -> float | None:
         """Return a percentile such as `p90` in milliseconds."""
@@ -66,7 +66,7 @@ def summarise(scenario: str, columns: Columns) -> Figures:
     notices = tuple(
         Notice(
             "too-few-samples",
-            f"{name} needs {row.floor} samples to mean anything; there are {table.count}, so it is left out",
+            f"{name} needs {row.floor} samples; there are {table.count}, so it is omitted",
             float(table.count),
         )
         for name, row in zip(names, table.rows, strict=True)
@@ -95,7 +95,7 @@ def _half_width_percent(run_ns: npt.NDArray[np.int64]) -> float | None:
 
 
 def clock_agreement(figures: Figures, log: LoadGenLog) -> list[Notice]:
-    """Compare our percentiles with LoadGen's own: two clocks that measured the same queries must agree."""
+    """Compare our percentiles with LoadGen's own: two clocks on the same queries must agree."""
     notices = []
     for name, percent in (("p50", "50.00"), ("p90", "90.00"), ("p99", "99.00")):
         ours, theirs = figures.latency_ns[name], log.percentile_ns(percent)
@@ -104,7 +104,7 @@ def clock_agreement(figures: Figures, log: LoadGenLog) -> list[Notice]:
         if abs(theirs - ours) > max(AGREEMENT_NS, AGREEMENT_SHARE * ours):
             text = (
                 f"LoadGen's {name} is {theirs / 1e6:.3f} ms, our own clock says {ours / 1e6:.3f} ms: "
-                "the wall clock moved or the issuing thread was held up"
+                "the wall clock moved or the issuing thread was delayed"
             )
             notices.append(Notice("clocks-disagree", text, theirs / ours - 1.0))
     return notices

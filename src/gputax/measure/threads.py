@@ -1,4 +1,4 @@
-"""Do the same for all tenants at once, and stop all of them where one fails or the user interrupts."""
+"""Run the same task for all tenants at once, and stop all of them if one fails or the user interrupts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
-# After the processes were ended their threads see closed pipes; more than this they do not need.
+# Once the processes have ended, their threads see closed pipes and need no longer than this.
 LEAVE_S = 15.0
 
 
@@ -17,14 +17,14 @@ def in_parallel(tasks: Sequence[Callable[[], T]], abandon: Callable[[], None]) -
     """Run each task in a thread of its own and return the results in their order.
 
     The first failure, or an interrupt, calls `abandon`, which makes the other tasks end; then it is raised. Threads are
-    daemons: one that hangs all the same does not keep the program from ending.
+    daemons: a thread that still hangs does not keep the program from exiting.
     """
     ended: queue.SimpleQueue[tuple[int, T | None, BaseException | None]] = queue.SimpleQueue()
 
     def run(number: int, task: Callable[[], T]) -> None:
         try:
             ended.put((number, task(), None))
-        except BaseException as error:  # a thread's error would be printed and lost
+        except BaseException as error:  # an error in a thread would be printed and lost
             ended.put((number, None, error))
 
     threads = [

@@ -1,4 +1,4 @@
-"""What a run shows while it goes: a protocol, so that terminal, plain lines and tests look the same from below."""
+"""Progress of a run: one protocol for the terminal, plain lines and tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputax.results.documents.base import Failure
 
 @dataclass(frozen=True)
 class CellFigures:
-    """What a view shows of a cell that has ended; of several tenants together."""
+    """The figures that a view shows for a finished cell; of all tenants together."""
 
     cell: str
     device: str
@@ -25,19 +25,19 @@ class RunView(Protocol):
     """Receives the run's events in order."""
 
     def run_started(self, directory: str, cells: tuple[Cell, ...], resumed: int) -> None:
-        """Begin; `resumed` cells were measured before."""
+        """Start; `resumed` cells were measured before."""
         ...
 
     def cell_started(self, cell: Cell, number: int) -> None:
-        """Cell `number`, counted from 1, begins."""
+        """Cell `number`, counted from 1, starts."""
         ...
 
     def phase(self, text: str) -> None:
-        """Something within the cell begins."""
+        """A phase of the cell starts."""
         ...
 
     def progress(self, done: int, total: int) -> None:
-        """So many samples of the present load are done; a total of 0 is unknown."""
+        """Report the samples done in the current load; a total of 0 is unknown."""
         ...
 
     def cell_ended(self, figures: CellFigures) -> None:
@@ -45,7 +45,7 @@ class RunView(Protocol):
         ...
 
     def cell_failed(self, failure: Failure) -> None:
-        """Show why the cell has none."""
+        """Show why the cell failed."""
         ...
 
 

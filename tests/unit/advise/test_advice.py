@@ -160,7 +160,7 @@ def test_a_starved_tenant_is_not_hidden_in_the_mean_of_all() -> None:
     assert verdicts(advice, "mps")[5] == "yes", "five tenants were served alike"
     assert verdicts(advice, "mps")[6] == "unsure", "nobody knows from which number on a tenant starves"
     assert answer(advice).startswith("MPS with 5 tenants meets mean ≤ 50 ms: measured mean of the worst tenant 2")
-    assert "MPS with 7 tenants: the mean of all, 3" in answer(advice)
+    assert "MPS with 7 tenants: the overall mean, 3" in answer(advice)
     assert "ms, would meet it, but the worst tenant's is 1" in answer(advice)
     assert verdicts(measured(found, "mean=50ms", device="cuda", up_to=8), "mps")[8] == "no"
 
@@ -211,10 +211,10 @@ def test_without_an_interval_the_value_is_judged_where_a_run_had_so_many_tenants
     }  # fmt: skip
     assert verdicts(advice, "time-slicing") == {1: "yes", 2: "unsure", 3: "yes", 4: "no", 5: "no", 6: "no", 7: "no"}
     assert answer(advice).startswith(
-        "MPS with 5 tenants (left out of the fit) meets mean ≤ 300 ms by its value, with no interval: "
+        "MPS with 5 tenants (not used in the fit) meets mean ≤ 300 ms by its value, without an interval: "
         "published mean 240.9 ms (model 240.0, no interval)"
     )
-    assert any(line.startswith("no interval: nothing tells how far the model may be off") for line in notes(advice))
+    assert any(line.startswith("no interval: the uncertainty of the model is unknown") for line in notes(advice))
 
 
 def test_a_row_left_out_of_the_fit_is_judged_by_the_models_interval() -> None:
@@ -231,7 +231,7 @@ def test_model_and_measurement_on_different_sides_are_unsure() -> None:
     row = row_of(published("mean=318ms", only=(1, 3)), "mps", 7)
     assert (row.figures[0].value < 318.0, (row.measured_ms or 0.0) > 318.0) == (True, True)
     assert row.meets == "unsure"
-    assert row.why_unsure == "the model and the measurement are on different sides of the target"
+    assert row.why_unsure == "the model and the measurement disagree about the target"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_fit_to_what_was_never_measured_says_what_was(only: tuple[int, ...], s
 
 
 def test_percentiles_that_the_source_does_not_have_are_refused() -> None:
-    with pytest.raises(UsageError, match="means only: nothing can be said of p99") as raised:
+    with pytest.raises(UsageError, match="only means, so p99 cannot be estimated") as raised:
         published("p99=50ms")
     assert "--slo mean=" in raised.value.next_step
     with pytest.raises(ResultsError, match="no run had enough samples for p99") as raised_too:
@@ -321,7 +321,7 @@ def test_a_measured_miss_is_not_explained_away_by_the_model() -> None:
 
 def test_numbers_without_a_gpu_keep_their_label_in_the_answer() -> None:
     advice = measured(cells("cpu-shared", contention()), "mean=30ms")
-    assert answer(advice).endswith("this holds for the stand-in only, and says nothing of a GPU.")
+    assert answer(advice).endswith("this is valid only for the stand-in and says nothing about a GPU.")
     assert "Claim: CPU number, not a GPU's." in notes(advice)
     assert "stand-in" not in answer(measured(cells("mps", contention()), "mean=30ms", device="cuda"))
 
@@ -366,4 +366,4 @@ def test_the_models_are_told_with_parameters_residuals_and_predictions() -> None
     text = "\n".join(model_lines(first))
     assert "loss from switching 10.85 % (no interval)" in text
     assert "5 tenants 488.6 ms for 489.0 (-0.1 %); 7 tenants 684.0 ms for 684.9 (-0.1 %)" in text
-    assert "nothing is left to check the form" in text
+    assert "no point is left to check the form" in text

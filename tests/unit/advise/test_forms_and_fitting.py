@@ -43,9 +43,9 @@ def test_the_slopes_are_the_derivatives(form: Form) -> None:
 @pytest.mark.parametrize(
     ("form", "tenants", "lacks"),
     [
-        (TURNS, [], "two numbers"), (TURNS, [1], "another number of tenants than 1"), (TURNS, [3, 5], "1 tenant"),
-        (TURNS, [1, 2], ""), (CONTENDED, [4], "another number of tenants than 4"), (CONTENDED, [3, 5], ""),
-        (PARTITION, [7], "another number of tenants than 7"), (PARTITION, [1, 7], ""),
+        (TURNS, [], "two numbers"), (TURNS, [1], "a number of tenants other than 1"), (TURNS, [3, 5], "1 tenant"),
+        (TURNS, [1, 2], ""), (CONTENDED, [4], "a number of tenants other than 4"), (CONTENDED, [3, 5], ""),
+        (PARTITION, [7], "a number of tenants other than 7"), (PARTITION, [1, 7], ""),
     ],
 )  # fmt: skip
 def test_what_a_form_lacks(form: Form, tenants: list[int], lacks: str) -> None:

@@ -40,7 +40,7 @@ def test_every_technique_has_a_form() -> None:
 def test_where_nature_leaves_two_forms_the_left_out_points_choose_and_it_is_said(latency: Latency, form: str) -> None:
     fitted = only(*fit_all(record(*cells("cpu-shared", latency))))
     assert fitted.fit.form.name == form
-    assert "chosen by its error at points left out (contention " in fitted.choice
+    assert "chosen by its leave-one-out error (contention " in fitted.choice
 
 
 def test_two_points_cannot_choose_and_that_is_said() -> None:
@@ -54,7 +54,7 @@ def test_data_that_contradict_a_techniques_nature_are_not_bent_to_it_in_silence(
     fitted = only(*fit_all(record(*cells("time-slicing", contention()))))
     assert fitted.fit.form.name == "turns"
     assert codes(fitted) == ["lack-of-fit", "better-form"]
-    assert "the form contention predicts left-out points better" in fitted.notices[1].text
+    assert "the form contention has a smaller leave-one-out error" in fitted.notices[1].text
     assert not fitted.form_checked
 
 
@@ -71,10 +71,10 @@ def test_good_data_have_nothing_to_note() -> None:
 @pytest.mark.parametrize(
     ("technique", "tenants", "needs", "next_step"),
     [
-        ("mps", (3,), "another number of tenants than 3", "gputax share --tech mps --tenants 1,3,5,7"),
+        ("mps", (3,), "a number of tenants other than 3", "gputax share --tech mps --tenants 1,3,5,7"),
         ("time-slicing", (4, 6), "1 tenant", "gputax share --tech time-slicing --tenants 1,3,4,6"),
-        ("mig", (7,), "another number of tenants than 7", "gputax share --tech mig --tenants 1,3,5,7"),
-        ("cpu-shared", (1,), "another number of tenants than 1", "--tech cpu-shared --tenants 1,3,5,7"),
+        ("mig", (7,), "a number of tenants other than 7", "gputax share --tech mig --tenants 1,3,5,7"),
+        ("cpu-shared", (1,), "a number of tenants other than 1", "--tech cpu-shared --tenants 1,3,5,7"),
     ],
 )
 def test_too_few_points_are_refused_with_what_to_measure_next(

@@ -34,9 +34,10 @@ def test_targets_with_units(text: str, statistic: str, at_most_ms: float) -> Non
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("50ms", "is no target"), ("p98=50ms", "unknown statistic 'p98'"), ("p99=50", "no time with a unit"),
-        ("p99=ms", "no time with a unit"), ("p99=-5ms", "no time with a unit"), ("p99=0ms", "above zero"),
-        ("p99=nans", "no time with a unit"), ("p99=1e400s", "no time with a unit"), ("p99=5min", "no time with a unit"),
+        ("50ms", "is not a target"), ("p98=50ms", "unknown statistic 'p98'"), ("p99=50", "not a time with a unit"),
+        ("p99=ms", "not a time with a unit"), ("p99=-5ms", "not a time with a unit"), ("p99=0ms", "above zero"),
+        ("p99=nans", "not a time with a unit"), ("p99=1e400s", "not a time with a unit"),
+        ("p99=5min", "not a time with a unit"),
         ("p99=" + "9" * 400 + "s", "above zero"),
     ],
 )  # fmt: skip
@@ -85,7 +86,7 @@ def test_a_percentile_that_only_some_cells_have_is_said() -> None:
     assert ratio is not None
     assert ratio.tenants == (1, 3)
     assert [notice.code for notice in ratio.notices] == ["ratio-partly"]
-    assert "with 7 there were too few samples" in ratio.notices[0].text
+    assert "there were too few samples for 7" in ratio.notices[0].text
 
 
 def test_a_ratio_that_was_measured_once_has_no_interval() -> None:
@@ -102,4 +103,4 @@ def test_a_ratio_that_grows_with_the_tenants_is_said() -> None:
     ratio = ratio_of(series(*growing), "p99")
     assert ratio is not None
     assert ratio.changes
-    assert "1.40 with 1, 2.20 with 5" in ratio.notices[0].text
+    assert "1.40 at 1, 2.20 at 5" in ratio.notices[0].text

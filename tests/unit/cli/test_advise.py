@@ -32,17 +32,17 @@ def shown(advice: Advice, width: int = 140) -> str:
     [
         ([], "no results are named", "--published a100-nos"),
         (["x", "--published", "a100-nos", "--slo", "mean=1s"], "both name a source", "use one"),
-        (["--published", "a100-nos"], "nothing is asked for", "--slo p99=50ms"),
-        (["--published", "a100-nos", "--slo", "p99"], "is no target", "--slo p99=50ms"),
-        (["--published", "a100-nos", "--slo", "mean=300"], "no time with a unit", "--slo mean=300ms, or mean=300s"),
-        (["--published", "a100-nos", "--slo", "mean=300min"], "no time with a unit", "--slo p99=50ms"),
+        (["--published", "a100-nos"], "no target or rate is given", "--slo p99=50ms"),
+        (["--published", "a100-nos", "--slo", "p99"], "is not a target", "--slo p99=50ms"),
+        (["--published", "a100-nos", "--slo", "mean=300"], "not a time with a unit", "--slo mean=300ms, or mean=300s"),
+        (["--published", "a100-nos", "--slo", "mean=300min"], "not a time with a unit", "--slo p99=50ms"),
         (
             ["--published", "a100-nos", "--slo", "mean=1s", "--fit", "2,4"],
             "2 and 4 were never published; published: 1, 3, 5 and 7",
             "--fit 1,3",
         ),
         (["--published", "a100-nos", "--slo", "max=50ms"], "unknown statistic 'max'", "known: mean, p50, p90, p99"),
-        (["--published", "a100-nos", "--slo", "p99=50ms"], "means only", "--slo mean="),
+        (["--published", "a100-nos", "--slo", "p99=50ms"], "only means", "--slo mean="),
         (["--published", "h100", "--slo", "mean=1s"], "unknown published table 'h100'", "a100-nos"),
         (["published:a100-mos", "--slo", "mean=1s"], "unknown published table", "did you mean 'a100-nos'?"),
         (["--published", "a100-nos", "--rate", "0"], "--rate must be above zero", ""),
@@ -74,7 +74,7 @@ def test_the_exit_code_is_the_answer(target: str, code: int, capsys: pytest.Capt
     assert call("--published", "a100-nos", "--slo", target) == code
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith(
-        {0: "MPS with 3 tenants meets", 6: "Nothing meets", 7: "Unsure: nothing surely meets"}[code]
+        {0: "MPS with 3 tenants meets", 6: "Nothing meets", 7: "Unsure: nothing certainly meets"}[code]
     )
 
 
@@ -128,7 +128,7 @@ def test_the_label_of_a_stand_in_is_in_the_title_and_the_answer() -> None:
     text = shown(advise(from_record(made), Question(parse_targets(("p99=30ms", "mean=20ms")), rate_per_s=5.0)))
     flat = " ".join(text.split())
     assert f"yolos-small in bare, on {CPU}: p99 ≤ 30 ms and mean ≤ 20 ms and at least 5 inferences/s" in flat
-    assert "this holds for the stand-in only, and says nothing of a GPU" in flat
+    assert "this is valid only for the stand-in and says nothing about a GPU" in flat
     assert "CPU, shared: contention" in flat
     assert "p99 over mean: 1.5" in flat
 

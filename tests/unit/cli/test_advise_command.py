@@ -28,7 +28,7 @@ def test_a_results_directory(gputax: Gputax, results: Path) -> None:
     assert done.returncode == 0, done.stderr
     flat = " ".join(done.stdout.split())
     assert flat.startswith("CPU, shared with 3 tenants meets p99 ≤ 50 ms: measured p99 of the worst tenant 4")
-    assert "says nothing of a GPU" in flat
+    assert "says nothing about a GPU" in flat
     assert "CPU (Test CPU), not a GPU: p99 ≤ 50 ms" in flat
     assert done.stderr == ""
 
@@ -58,7 +58,7 @@ def test_published_data(gputax: Gputax) -> None:
 def test_a_percentile_that_was_never_published(gputax: Gputax) -> None:
     done = gputax("advise", "published:a100-nos", "--slo", "p99=50ms")
     assert done.returncode == 2
-    assert "means only: nothing can be said of p99" in done.stderr
+    assert "only means, so p99 cannot be estimated" in done.stderr
     assert done.stdout == ""
 
 
@@ -66,7 +66,7 @@ def test_one_point_is_no_curve(gputax: Gputax, tmp_path: Path) -> None:
     (tmp_path / "sharing.json").write_text(record(cell("mps", 1, 1, 10.0)).model_dump_json())
     done = gputax("advise", ".", "--slo", "mean=50ms")
     assert done.returncode == 5
-    assert "needs another number of tenants than 1" in done.stderr
+    assert "needs a number of tenants other than 1" in done.stderr
     assert "gputax share --tech mps --tenants 1,3,5,7" in done.stderr
     assert "Traceback" not in done.stderr
 

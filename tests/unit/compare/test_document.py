@@ -173,7 +173,7 @@ def test_what_only_is_told_does_not_forbid(compared: Make) -> None:
 def test_what_one_side_does_not_know_is_told(compared: Make) -> None:
     row = compared(10.0, other={"conditions": {"threads": None}}).metrics[0]
     assert row.verdict == "pass"
-    assert [warning.text for warning in row.warnings] == ["could not be checked, only one side tells: threads"]
+    assert [warning.text for warning in row.warnings] == ["not checked, because only one side reports it: threads"]
 
 
 @pytest.mark.parametrize("invalid", ["base", "other"])

@@ -98,7 +98,7 @@ def test_latencies_that_cannot_be_are_counted(run: Run, bad: int) -> None:
     end[3], end[7] = begin[3] + bad, begin[7] + bad
     with pytest.raises(ResultsError, match="2 of 100 samples have a latency of zero or less"):
         cell_series(CellSamples(begin, end, np.ones(100, dtype=np.int64)), None)
-    with pytest.raises(ResultsError, match="no sample at all"):
+    with pytest.raises(ResultsError, match="contain no sample"):
         cell_series(CellSamples(begin, begin + a, np.zeros(100, dtype=np.int64)), None)
 
 

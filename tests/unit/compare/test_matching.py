@@ -77,7 +77,7 @@ def test_two_single_cells_are_meant_even_if_they_differ(match: Make) -> None:
 
 
 def test_nothing_in_common_is_an_error_that_lists_both(match: Make) -> None:
-    with pytest.raises(ResultsError, match="no cell of other belongs to one of base") as raised:
+    with pytest.raises(ResultsError, match="no cell of other matches a cell of base") as raised:
         match([OFFLINE_8, OFFLINE_32], [SERVER_8])
     assert "resnet50 offline batch 32" in raised.value.where
     assert "resnet50 server batch 8" in raised.value.where

@@ -109,7 +109,7 @@ def test_a_failed_cell_is_kept_told_and_tried_again(tmp_path: Path) -> None:
 class TestRefused:
     def test_a_complete_one(self, tmp_path: Path) -> None:
         measured(tmp_path / "o", "a", "b", "c")
-        with pytest.raises(UsageError, match="complete already") as raised:
+        with pytest.raises(UsageError, match="already complete") as raised:
             opened(tmp_path / "o")
         assert "--overwrite" in raised.value.next_step
         assert measured(tmp_path / "o", "a", overwrite=True).claim == "a"
@@ -122,12 +122,15 @@ class TestRefused:
 
     def test_the_directory_of_a_run_even_to_overwrite_it(self, tmp_path: Path) -> None:
         (tmp_path / RUN.file_name).write_text("{}")
-        with pytest.raises(UsageError, match="holds a run, not a sharing experiment"):
+        with pytest.raises(UsageError, match="contains a run, not a sharing experiment"):
             opened(tmp_path, overwrite=True)
         assert [each.name for each in tmp_path.iterdir()] == [RUN.file_name]
 
     def test_a_duet_where_there_are_results(self, tmp_path: Path) -> None:
-        for kind, complaint in ((RUN, "holds a run, not a comparison"), (COMPARISON, "holds a comparison already")):
+        for kind, complaint in (
+            (RUN, "contains a run, not a comparison"),
+            (COMPARISON, "already contains a comparison"),
+        ):
             directory = tmp_path / kind.experiment
             directory.mkdir()
             (directory / kind.file_name).write_text("{}")

@@ -1,4 +1,4 @@
-"""From the pairs of a duet to the comparison document and the files beside it."""
+"""Turn the pairs of a duet into the comparison document and its files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Parts = Mapping[str, DuetData]
 def comparison_of(
     request: DuetRequest, a: WorkerSide, b: WorkerSide, parts: Parts, control: DuetData | None
 ) -> Comparison:
-    """Judge every part and put all into one document."""
+    """Judge every part and put all of them into one document."""
     doubt = doubt_of(a, b)
     judged = {workload: judge_duet(_question(request, workload, a, doubt), data) for workload, data in parts.items()}
     found: Resolution | None = resolution(control) if control else None
@@ -51,7 +51,7 @@ def comparison_of(
         warnings.append(
             WarningRecord(
                 code="control-failed",
-                text="the A/A control saw a difference between two equal sides: do not trust small overheads here",
+                text="the A/A control found a difference between two equal sides: do not trust small overheads here",
             )
         )
     return Comparison(
@@ -70,12 +70,12 @@ def comparison_of(
 
 
 def busy_hosts(a: WorkerSide, b: WorkerSide) -> list[WarningRecord]:
-    """Say so where others used the CPUs. Pairs cancel what hits both sides alike, and a scheduler's weight does not."""
+    """Warn if other processes used the CPUs: pairs cancel equal effects, but not different scheduling weights."""
     limit = Limits().others_percent_of_core
     why = "they widen the interval"
     if _scheduled_apart(a, b):
         why += (
-            ", and where the sides differ in scheduling weight they shift it: beside two busy processes a pod was once "
+            ", and if the sides differ in scheduling weight they shift it: next to two busy processes a pod was once "
             "29 % faster than bare. Measure on an idle machine"
         )
     return [
@@ -91,12 +91,12 @@ def busy_hosts(a: WorkerSide, b: WorkerSide) -> list[WarningRecord]:
 
 
 def doubt_of(a: WorkerSide, b: WorkerSide) -> str:
-    """Return why no verdict may be reached, "" where one may: -29 % would be a pass that nobody could defend."""
+    """Return why no verdict is allowed, or "": an artefact of -29 % must not become a pass."""
     busiest = max(side.others_percent_of_core for side in (a, b))
     if busiest <= Limits().others_percent_of_core or not _scheduled_apart(a, b):
         return ""
     return (
-        f"other processes used {busiest:.0f} % of one core, and sides that are scheduled apart lose to them unequally: "
+        f"other processes used {busiest:.0f} % of one core, and sides with different weights lose unequal time: "
         "measure on an idle machine"
     )
 
@@ -108,7 +108,7 @@ def _scheduled_apart(a: WorkerSide, b: WorkerSide) -> bool:
 def write_duet(
     store: ResultDirectory[Comparison], comparison: Comparison, parts: Parts, a: WorkerSide, b: WorkerSide
 ) -> None:
-    """Write the pairs, their samples and the document; of several workloads each has a directory of its own."""
+    """Write the pairs, their samples and the document; several workloads get one directory each."""
     store.write_json("environment-a.json", a.described.to_dict())
     store.write_json("environment-b.json", b.described.to_dict())
     for workload, data in parts.items():

@@ -1,4 +1,4 @@
-"""Carry out a duet: start both sides, A/A control, choose the slot, measure the pairs, judge, write."""
+"""Run a duet: start both sides, A/A control, choose the slot, measure the pairs, judge, write."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from gputax.results.documents.comparison import Comparison, Resolution
 from gputax.results.kinds import COMPARISON
 from gputax.stats.stopping import StopDecision, StopRule
 
-# A server near saturation answers any disturbance with a queue; both sides run at half the slower one's capacity.
+# Near saturation any disturbance builds a queue, so both sides run at half the capacity of the slower one.
 SERVER_SHARE = FIRST_SHARE * 0.7
 MAX_PAIRS = 100_000
 CLOSED_LOOP_LEAST_PAIRS = 30
 CONTROL_SHARE = 0.3
 LEAST_SECONDS = 3.0
 LEAST_SECONDS_OF_MANY = 1.0
-# Of several operations each gets a few seconds: no time for a pilot of four slots, and for one restart at most.
+# Each of several operations gets a few seconds: no time for a pilot of four slots, and for at most one restart.
 SLOT_OF_MANY_S = 0.01
 LEAST_RESTART_OF_MANY_S = 4.0
 RESTARTS_PER_DUET = 4
 # A restart takes seconds; in a short duet several would leave no time for pairs (measured: 9 pairs instead of 35).
 LEAST_BETWEEN_RESTARTS_S = 6.0
-# Where processes differ, an hour of pairs from four of them is no sharper than those four, and only more restarts tell
+# If processes differ, an hour of pairs from four of them is as uncertain as those four, and only more restarts show
 # whether they do (ResNet-50 on a CPU: 52 of them did not, p 0.78). From 50 on, each batch behind the interval holds
 # whole restarts.
 MOST_BETWEEN_RESTARTS_S = 30.0
@@ -59,7 +59,7 @@ OnPair = Callable[[DuetData, StopDecision], None]
 def execute_duet(
     request: DuetRequest, directory: Path, say: Say, on_pair: OnPair, clock: Clock = time.monotonic
 ) -> Comparison:
-    """Run the whole duet and leave it on disk."""
+    """Run the whole duet and write it to disk."""
     store = open_new(COMPARISON, directory)
     places = Places(say=say)
     with left_in_order(store, places, lambda: store.holds(COMPARISON), _nothing_kept), _Sides(request, places) as sides:
@@ -94,26 +94,26 @@ def execute_duet(
 
 def _nothing_kept() -> Interrupted:
     return Interrupted(
-        "interrupted before there were pairs enough for an interval: nothing is kept", next_step="run it again"
+        "interrupted before there were enough pairs for an interval: nothing was kept", next_step="run it again"
     )
 
 
 class _Sides:
-    """The sides that have been started; whatever happens, none of them is left."""
+    """The started sides; all of them are stopped, whatever happens."""
 
     def __init__(self, request: DuetRequest, places: Places) -> None:
         self._request, self._places = request, places
         self._started: list[WorkerSide] = []
 
     def start(self, spec: SideSpec) -> WorkerSide:
-        """Start one side and warm it."""
+        """Start one side and warm it up."""
         request = self._request
         side = WorkerSide(spec, request.scenario, request.batch, request.stall_timeout_s, self._places)
         self._started.append(side)
         return side
 
     def end(self, side: WorkerSide) -> None:
-        """End one side before the others."""
+        """Stop one side before the others."""
         side.end()
         self._started.remove(side)
 
@@ -126,7 +126,7 @@ class _Sides:
 
 
 class _Timetable:
-    """How long the control and each part may take; starting workers and pilots counts, but some pairs there must be."""
+    """Time limits of the control and of each part; starts and pilots count, but some pairs are always measured."""
 
     def __init__(self, request: DuetRequest, clock: Clock) -> None:
         self._parts = len(request.parts)
@@ -135,11 +135,11 @@ class _Timetable:
         self._control_share = share if request.control else 0.0
 
     def control_s(self) -> float:
-        """Return what is left for the A/A control."""
+        """Return the time left for the A/A control."""
         return self._left_s(self._control_share)
 
     def part_s(self, number: int) -> float:
-        """Return what is left for one of the parts, counted from 1."""
+        """Return the time left for one part, counted from 1."""
         return self._left_s(self._control_share + (1.0 - self._control_share) * number / self._parts)
 
     def _left_s(self, share: float) -> float:
@@ -158,12 +158,12 @@ def _measured(
     *,
     halfway_counts: bool = True,
 ) -> DuetData:
-    """Choose the slot and measure; interrupted, the pairs of a control that is half done are of no use."""
+    """Choose the slot and measure; if interrupted, the pairs of an unfinished control are discarded."""
     chance = random.Random(request.seed)
     if request.scenario in CLOSED_LOOPS:
         call_s = max(a.pilot.call_ns, b.pilot.call_ns) / 1e9
         if len(request.parts) == 1:
-            say("pilot: which slot is sharpest")
+            say("pilot: finding the most precise slot length")
             slot = choose_slot(a, b, slot_candidates(call_s), clock, chance)
         else:
             slot = Slot(max(1, round(SLOT_OF_MANY_S / call_s)), dropped_runs(call_s))
@@ -171,7 +171,7 @@ def _measured(
         slot = Slot(runs=1, dropped=0)
         _give_loads(request, a, b)
     seconds = left_s()
-    # Pairs of a closed loop are cheap and their noise has long tails: 30 of them before any look at the width.
+    # Closed-loop pairs are cheap and their noise has long tails: measure 30 before checking the width.
     pilot_pairs = CLOSED_LOOP_LEAST_PAIRS if request.scenario in CLOSED_LOOPS else 10
     rule = StopRule(request.width_percent, MAX_PAIRS, seconds, pilot_pairs=pilot_pairs)
     plan = DuetPlan(rule, restart_every_s=between_restarts_s(seconds, len(request.parts)), seed=request.seed)
@@ -183,7 +183,7 @@ def _measured(
 
 
 def between_restarts_s(seconds: float, parts: int) -> float:
-    """Return how long two workers live in a duet of so many seconds for each of its parts."""
+    """Return the seconds between restarts in a duet with this many seconds per part."""
     if parts > 1:
         return max(seconds / 2, LEAST_RESTART_OF_MANY_S)
     return min(max(seconds / RESTARTS_PER_DUET, LEAST_BETWEEN_RESTARTS_S), MOST_BETWEEN_RESTARTS_S)
@@ -217,7 +217,7 @@ def _refuse_unequal(request: DuetRequest, a: WorkerSide, b: WorkerSide) -> None:
 def machine_resolution(
     side: SideSpec, seconds: float, say: Say, on_pair: OnPair, clock: Clock = time.monotonic
 ) -> Resolution:
-    """Run an A/A of about this length: two equal workers, so whatever interval remains is this machine's own."""
+    """Run an A/A control of about this length: with two equal workers, the interval is the machine's noise."""
     request = DuetRequest(side, side, "single-stream", 1, {}, width_percent=0.01, max_time_s=seconds)
     with Places(say=say) as places, _Sides(request, places) as sides:
         a, b = sides.start(side), sides.start(side)

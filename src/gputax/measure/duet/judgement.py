@@ -1,4 +1,4 @@
-"""From the pairs of a duet to judged metrics: pure."""
+"""Turn the pairs of a duet into judged metrics; pure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from gputax.stats.tails import refusal, tail_estimate
 from gputax.stats.verdicts import Judgement, differs, judge, judge_absolute
 
 MAX_SERIES_POINTS = 400
-# A slot's own p90 means something from ten queries on; fewer give the largest value.
+# A slot's p90 needs ten queries; with fewer it is the largest value.
 LEAST_QUERIES_FOR_SLOT_P90 = 10
 RESTART_P = 0.01
-# The last restart may leave time for a single pair, whose noise is then that restart's.
+# The last restart may have time for only one pair, whose noise would then count as the restart's.
 FEWEST_PAIRS_OF_A_RESTART = 5
-# From two values a t interval reaches to both ends of the world (seen: -96 to +4322 %).
+# A t interval from two values is uselessly wide (seen: -96 to +4322 %).
 FEWEST_RESTARTS_FOR_AN_INTERVAL = 3
-MEDIAN_IS_MEAN = "a slot holds one request or two: its median is its mean"
+MEDIAN_IS_MEAN = "a slot has only one or two requests, so its median is its mean"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Question:
-    """What is compared, and against which budgets."""
+    """What is compared, with which budgets."""
 
     workload: str
     scenario: str
@@ -52,12 +52,12 @@ class Question:
     budgets: dict[str, Budget]
     claim: str
     named: frozenset[str] = frozenset()
-    """The metrics that a budget names: refused for want of samples, they are inconclusive and not just left out."""
+    """The metrics named by a budget: with too few samples they are inconclusive instead of omitted."""
     bandwidth: str = ""
-    """The metric that takes the place of the mean where a run moves `bytes_per_run`: the same time, in GB/s."""
+    """The metric that replaces the mean if a run moves `bytes_per_run`: the same time, in GB/s."""
     bytes_per_run: int = 0
     doubt: str = ""
-    """Why the difference may not be that of the layer; neither pass nor fail then."""
+    """Why the difference may not come from the layer; then the verdict is inconclusive."""
 
 
 def judge_duet(question: Question, data: DuetData) -> Judged:
@@ -81,7 +81,7 @@ def _paired_metrics(question: Question) -> tuple[str, ...]:
 
 
 def resolution(data: DuetData) -> Resolution:
-    """Return what the A/A control says of this machine."""
+    """Return the result of the A/A control."""
     estimate = _estimate(data, METRICS["latency_mean"])
     low, high = estimate.ci95_percent
     return Resolution(
@@ -101,7 +101,7 @@ def slot_value(latency_ns: np.ndarray, metric: Metric) -> float:
 
 
 def _slot_refusal(name: str, data: DuetData) -> str:
-    """Return why the slots are too short for the metric, "" where they are not."""
+    """Return why the slots are too short for the metric, "" if they are not."""
     fewest = min(min(pair.a_ns.size, pair.b_ns.size) for pair in data.pairs)
     if name == "latency_p90" and fewest < LEAST_QUERIES_FOR_SLOT_P90:
         return f"p90 needs {LEAST_QUERIES_FOR_SLOT_P90} queries in each slot, the shortest has {fewest}"
@@ -109,7 +109,7 @@ def _slot_refusal(name: str, data: DuetData) -> str:
 
 
 def _estimate(data: DuetData, metric: Metric) -> PairedEstimate:
-    # Throughput is held as time per sample, so for every metric here lower is better.
+    # Throughput is stored as time per sample, so lower is better for every metric here.
     return paired_estimate(
         [slot_value(pair.a_ns, metric) for pair in data.pairs],
         [slot_value(pair.b_ns, metric) for pair in data.pairs],
@@ -171,7 +171,7 @@ def _refused_row(question: Question, metric: Metric, data: DuetData, why: str) -
 
 def _common(question: Question, metric: Metric, budget: Budget, judgement: Judgement) -> dict[str, Any]:
     if question.doubt and judgement.verdict in ("pass", "fail"):
-        reason = f"{question.doubt}; without that it were a {judgement.verdict}: {judgement.reason}"
+        reason = f"{question.doubt}; otherwise this would be a {judgement.verdict}: {judgement.reason}"
         judgement = Judgement("inconclusive", reason)
     return {
         "workload": question.workload,
@@ -222,7 +222,7 @@ def _series(question: Question, data: DuetData) -> PairSeries:
 def _notices(data: DuetData) -> list[Notice]:
     notices = []
     if data.lost_pairs:
-        text = f"{len(data.lost_pairs)} pairs were dropped because a worker failed between their halves: "
+        text = f"{len(data.lost_pairs)} pairs were dropped because a worker failed during the pair: "
         notices.append(Notice("lost-pairs", text + data.lost_pairs[-1], float(len(data.lost_pairs))))
     if data.stopped_because == INTERRUPTED:
         text = (
@@ -234,7 +234,7 @@ def _notices(data: DuetData) -> list[Notice]:
 
 
 def _restarts_differ(data: DuetData) -> Notice | None:
-    """Say so where the pairs of one restart lie apart from those of another by more than their own noise."""
+    """Warn if restarts differ from each other by more than the noise within them."""
     sizes = Counter(pair.restart for pair in data.pairs)
     pairs = [pair for pair in data.pairs if sizes[pair.restart] >= FEWEST_PAIRS_OF_A_RESTART]
     labels = [pair.restart for pair in pairs]
@@ -249,7 +249,7 @@ def _restarts_differ(data: DuetData) -> Notice | None:
     )
     low, high = found.ci95_percent
     if found.restarts < FEWEST_RESTARTS_FOR_AN_INTERVAL:
-        text += "a longer duet has more of them"
+        text += "a longer duet has more restarts"
     else:
         text += f"with restarts as replicates it is {found.overhead_percent:+.2f} % ({low:+.2f} to {high:+.2f})"
     return Notice("restarts-differ", text, found.between_sd_percent)

@@ -1,4 +1,4 @@
-"""The duet: two warm sides, a baton, pairs in random order; knows nothing of processes, so that it can be simulated."""
+"""The duet: two warm sides that take turns, pairs in random order; independent of processes, so it can be simulated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gputax.measure.sizing import dropped_runs
 from gputax.stats.stopping import StopDecision, StopRule, decide
 
 FloatArray = npt.NDArray[np.float64]
-# Longest slot of a closed loop. Finer is sharper: at equal time 500 ms slots gave ±7.7 %, 100 ms ±1.5 %, 20 ms ±0.75 %.
+# Longest closed-loop slot. Shorter is better: in equal time 500 ms slots gave ±7.7 %, 100 ms ±1.5 %, 20 ms ±0.75 %.
 SLOT_SECONDS = (0.0, 0.01, 0.03, 0.1)
 PILOT_PAIRS_PER_SLOT = 8
 MAX_LOST_PAIRS = 3
@@ -27,7 +27,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Slot:
-    """The half of a pair: `runs` counted runs after `dropped` that are not."""
+    """Half of a pair: `runs` counted runs after `dropped` uncounted ones."""
 
     runs: int
     dropped: int
@@ -41,7 +41,7 @@ class Side(Protocol):
         ...
 
     def restart(self) -> None:
-        """Replace the worker by a new one and warm it."""
+        """Replace the worker with a new one and warm it up."""
         ...
 
 
@@ -57,7 +57,7 @@ class Pair:
 
     @functools.cached_property
     def log_ratio(self) -> float:
-        """ln(mean B / mean A); kept, because the width is looked at after every pair."""
+        """ln(mean B / mean A); cached, because the width is checked after every pair."""
         return math.log(self.b_ns.mean() / self.a_ns.mean())
 
 
@@ -72,7 +72,7 @@ class DuetPlan:
 
 @dataclass
 class DuetData:
-    """The pairs of one duet, and what happened on the way."""
+    """The pairs of one duet, and the events during it."""
 
     slot: Slot
     pairs: list[Pair] = field(default_factory=list)
@@ -91,7 +91,7 @@ OnPair = Callable[[DuetData, StopDecision], None]
 
 
 def slot_candidates(call_s: float) -> list[Slot]:
-    """Return the slot lengths that a pilot chooses from: one request up to about 100 ms."""
+    """Return the slot lengths for a pilot to choose from: one request up to about 100 ms."""
     dropped = dropped_runs(call_s)
     lengths = {max(1, round(seconds / call_s)) for seconds in SLOT_SECONDS}
     return [Slot(runs, dropped) for runs in sorted(lengths)]
@@ -107,7 +107,7 @@ def choose_slot(a: Side, b: Side, candidates: list[Slot], clock: Clock, chance: 
         pairs = [_pair(a, b, slot, chance, number, 0, clock) for number in range(PILOT_PAIRS_PER_SLOT)]
         logs = [pair.log_ratio for pair in pairs]
         seconds = (clock() - started) / PILOT_PAIRS_PER_SLOT
-        # The median absolute deviation: one stall of the host must not decide between the slots.
+        # The median absolute deviation: a single stall of the host must not decide between the slots.
         spread = float(np.median(np.abs(np.array(logs) - np.median(logs))))
         return spread * math.sqrt(seconds)
 
@@ -125,8 +125,8 @@ def run_duet(
 ) -> DuetData:
     """Measure pairs until the interval is narrow enough or the time is over.
 
-    Halted, it ends with the pairs that it has, if they are enough to look at: while it runs nobody sees the overhead,
-    so that to stop early is no choice of a result.
+    If halted, it keeps the pairs measured so far if there are enough. The overhead is not shown while it runs, so
+    stopping early does not select a result.
     """
     chance = random.Random(plan.seed)
     data = DuetData(slot)
@@ -148,7 +148,7 @@ def run_duet(
                 last_restart = clock()
             data.pairs.append(_pair(a, b, slot, chance, len(data.pairs), data.restarts, clock))
         except CellError as error:
-            # Half a pair compares nothing. Both sides start anew, so that both are equally fresh.
+            # Half a pair is useless. Both sides are restarted, so that both are equally fresh.
             data.lost_pairs.append(error.what)
             if len(data.lost_pairs) > MAX_LOST_PAIRS:
                 raise

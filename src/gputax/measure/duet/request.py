@@ -1,4 +1,4 @@
-"""What a duet is asked to do."""
+"""The request of a duet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gputax.measure.duet.sides import SideSpec
 from gputax.plan.budgets import Budget
 
-# Seconds of one LoadGen slot: 31 ms of fixed cost are then 2 %.
+# Seconds of one LoadGen slot: its 31 ms of fixed cost are then 2 %.
 LOADGEN_SLOT_S = 1.5
 
 
@@ -27,13 +27,13 @@ class DuetRequest:
     stall_timeout_s: float = 0.0
     command: str = ""
     injected: bool = False
-    """The engines differ on purpose (`--engine-b`): that difference is the thing under test."""
+    """The engines differ on purpose (`--engine-b`): that difference is what is tested."""
     named: frozenset[str] = frozenset()
-    """The metrics that a budget names: they must be judged."""
+    """The metrics named by a budget; they must be judged."""
     workloads: tuple[str, ...] = ()
-    """Several operations of `micro`, the first of which the sides are set up for; they share the time."""
+    """Several operations of `micro`, which share the time; the sides are set up for the first."""
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What is measured, in order."""
+        """The workloads to measure, in order."""
         return self.workloads or (self.a.setup.workload,)

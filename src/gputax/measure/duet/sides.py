@@ -1,4 +1,4 @@
-"""The real sides of a duet: a worker in an environment, asked for closed-loop slots or short LoadGen runs."""
+"""The real sides of a duet: a worker in an environment, running closed-loop slots or short LoadGen runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LoadForSeed = Callable[[int], Load]
 
 @dataclass(frozen=True)
 class SideSpec:
-    """What one side of the duet is."""
+    """Definition of one side of the duet."""
 
     label: str
     environment: str
@@ -64,46 +64,46 @@ class WorkerSide:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the worker really loaded."""
+        """The configuration that the worker actually loaded."""
         return self._session.facts
 
     @property
     def described(self) -> Described:
-        """What the worker told of its place."""
+        """The worker's description of its environment."""
         return self._session.described
 
     @property
     def others_percent_of_core(self) -> float:
-        """How busy other processes kept this side's CPUs: the median of the seconds before the pairs of each restart.
+        """Load of other processes on this side's CPUs: the median over restarts, in the seconds before the pairs.
 
-        A pod that is being made is such a load itself, for a moment. What a proxy does is no other's load.
+        Creating a pod is such a load for a moment. The work of a proxy does not count as other load.
         """
         behind_proxy = PROXY in EnvironmentName.parse(self.spec.environment).layers
         return 0.0 if behind_proxy else statistics.median(self._others_percent)
 
     def evidence(self) -> Evidence:
-        """What proved that the environment was active, when it was last asked."""
+        """The last evidence that the environment was active."""
         return self._evidence
 
     def prove(self) -> None:
-        """Take the evidence of all that this worker has done; without it there is no number."""
+        """Collect the evidence for this worker; without it there is no result."""
         self._evidence = self._session.evidence()
         if not self._evidence.active:
             raise ResultsError(
                 f"INVALID: {self.spec.environment} was not active: {self._evidence.why_not}",
                 where=f"side {self.spec.label}",
-                next_step="nothing was kept: a layer without evidence gives no number",
+                next_step="nothing was kept: without evidence for the layer there is no result",
             )
 
     def take(self, workload: str) -> None:
-        """Load another operation into the same worker, and warm it."""
+        """Load another operation into the same worker and warm it up."""
         setup = dataclasses.replace(self.spec.setup, workload=workload)
         self.spec = dataclasses.replace(self.spec, setup=setup)
         self._session.prepare(setup)
         self.pilot = self._piloted()
 
     def single_pilot(self) -> Pilot:
-        """Warm single requests, for the server's bound."""
+        """Warm up with single requests, for the server's bound."""
         return self._session.pilot(1)
 
     def run_slot(self, slot: Slot, seed: int) -> FloatArray:
@@ -119,7 +119,7 @@ class WorkerSide:
         return durations[slot.dropped :].astype(np.float64)
 
     def restart(self) -> None:
-        """Replace the worker: where a process lands in memory and on the cores is a variation of its own."""
+        """Replace the worker: the placement of a process in memory and on cores varies between starts."""
         if self._session.usable:
             self.prove()
         self.end()
@@ -127,11 +127,11 @@ class WorkerSide:
         self._piloted()
 
     def end(self) -> None:
-        """End the worker."""
+        """Stop the worker."""
         self._session.end()
 
     def _piloted(self) -> Pilot:
-        # A model's caches and clocks need a second; an operation of microseconds has settled in a tenth of it.
+        # A model's caches and clocks need a second to settle; an operation of microseconds needs a tenth of that.
         pilot = self._session.pilot(self._batch, MICRO_PILOT_S if is_micro(self.spec.setup.workload) else PILOT_S)
         busy = (each.value for each in self._session.pilot_notices if each.code == BUSY_NEIGHBOURS)
         self._others_percent.append(next(busy, None) or 0.0)

@@ -1,4 +1,4 @@
-"""One victim beside one kind of neighbour under one technique: restarts of both, slots alone and beside, evidence."""
+"""One victim beside one kind of neighbour under one technique: restarts of both, slots alone and together, evidence."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from gputax.plan.notices import Notice
 from gputax.plan.techniques import SharePlan, Technique
 from gputax.sharing.place import SharedPlace, Tenant
 
-# From the question for the time to the start: by then both workers have read their loads and opened their telemetry.
+# Delay from the clock query to the start: both workers must have read their loads and opened their telemetry.
 RELEASE_S = 0.3
 # The neighbour's head start: its first rounds warm caches and clocks.
 SETTLE_S = 0.1
 LEAST_TAIL_S, TAIL_CALLS = 0.1, 3
-# A slot holds so many runs of the victim alone; where a neighbour leaves none that counts, it is made twice as long.
+# A slot has this many runs of the victim alone; if no run next to a neighbour counts, it is doubled.
 LEAST_CALLS, MOST_DOUBLINGS = 6, 3
 LATEST_NS = 1 << 62
 
 
 @dataclass
 class CellResult:
-    """All that one victim and one kind of neighbour brought, restart by restart."""
+    """All results of one victim with one kind of neighbour, restart by restart."""
 
     slots: list[VictimSlot] = field(default_factory=list)
     evidences: list[Evidence] = field(default_factory=list)
-    """Of the technique over both tenants, after each restart."""
+    """Evidence of the technique over both tenants, after each restart."""
     notices: list[Notice] = field(default_factory=list)
     crash: CrashOutcome | None = None
     facts: dict[str, Any] = field(default_factory=dict)
@@ -48,26 +48,26 @@ class CellResult:
     aggressor_facts: dict[str, Any] = field(default_factory=dict)
 
     def reasons(self) -> list[str]:
-        """Return what speaks against the technique; without evidence there is no number."""
+        """Return why the technique is not proven; without evidence there is no result."""
         return list(
             dict.fromkeys(
                 str(reason)
                 for evidence in self.evidences
                 if not evidence.active
-                for reason in evidence.reasons or ("nothing proves that the technique was active",)
+                for reason in evidence.reasons or ("there is no evidence that the technique was active",)
             )
         )
 
 
 def parts_of(plan: SharePlan) -> int:
-    """Return into how many parts the device is cut: as many as were asked for, at least one for each of the two."""
+    """Return the number of parts of the device: as requested, at least one for each of the two tenants."""
     return max(2, plan.slices)
 
 
 def measure_beside(
     place: SharedPlace, technique: Technique, plan: SharePlan, kind: AggressorKind, view: RunView
 ) -> CellResult:
-    """Measure every restart; a victim that a crash took along ends it early."""
+    """Measure every restart; it ends early if a crash also ends the victim."""
     result = CellResult()
     crashes: list[CrashOutcome] = []
     started_s = time.monotonic()
@@ -94,7 +94,7 @@ def measure_beside(
 
 
 class _Restart:
-    """Both workers from their start to their end."""
+    """Both workers, from start to stop."""
 
     def __init__(self, restart: int, victim: Tenant, aggressor: Tenant, kind: AggressorKind, plan: SharePlan) -> None:
         self._restart, self._plan = restart, plan
@@ -129,13 +129,13 @@ class _Restart:
 
     @property
     def neighbour(self) -> AggressorWorker:
-        """The neighbour that lives now."""
+        """The current neighbour."""
         worker = self.loop.worker if self.loop is not None else self._worker
         assert worker is not None
         return worker
 
     def run_slot(self, number: int, *, beside: bool) -> bool:
-        """Run one slot; False where a crash took the victim along, or nothing can be started any more."""
+        """Run one slot; False if a crash also ended the victim, or no new tenant can start."""
         for attempt in range(MOST_DOUBLINGS + 1):
             try:
                 observation, span_ns = self._observed(beside=beside)
@@ -151,7 +151,7 @@ class _Restart:
                 raise no_run_counts(slot, self._slot_s)
             self._slot_s *= 2
         self.slots.append(slot)
-        if not beside:  # beside it the neighbour itself is the other process that a notice would tell of
+        if not beside:  # with a neighbour, the notice about other processes would be about the neighbour itself
             self.notices += observation.notices
         return self.loop is None or not self.loop.new_tenant_error
 
@@ -177,7 +177,7 @@ class _Restart:
             try:
                 return self.victim.apply(self._load(at_ns))
             except CellError as error:
-                return error  # the crash must be seen to its end: was it the crash that ended the victim?
+                return error  # wait for the crash: it may have ended the victim
             finally:
                 over.set()
 
@@ -186,7 +186,7 @@ class _Restart:
         if isinstance(observation, CellError):
             raise observation
         if int(observation.columns["end_ns"][-1]) < at_ns + loop.life_ms * 1_000_000:
-            raise CellError("the victim's slot was over before the neighbour crashed", where=f"restart {self._restart}")
+            raise CellError("the victim's slot ended before the neighbour crashed", where=f"restart {self._restart}")
         return observation, (at_ns, LATEST_NS)
 
     def _load(self, start_at_ns: int) -> Load:
@@ -194,14 +194,14 @@ class _Restart:
         return Load("saturate", min_duration_s=self._slot_s, start_at_ns=start_at_ns, expected_latency_ns=hint)
 
     def prove(self, place: SharedPlace, technique: Technique, result: CellResult) -> None:
-        """Take the evidence of both tenants after their last slot."""
+        """Collect the evidence of both tenants after their last slot."""
         told = [proven(each, self._device) for each in (self.victim.connection, self.neighbour.connection)]
         evidences, described = [each.evidence for each in told], [each.described for each in told]
         result.evidences.append(place.evidence(technique, evidences, described))
         result.aggressor_facts = self.neighbour.facts
 
     def outcome(self) -> CrashOutcome:
-        """Say what the crashes of this restart did."""
+        """Return the outcome of the crashes in this restart."""
         assert self.loop is not None
         longest = {
             beside: max((slot.latency_ns.max() / 1e6 for slot in self.slots if slot.beside is beside), default=0.0)
@@ -218,12 +218,12 @@ class _Restart:
 
 
 def _stretched(asked_s: float, given_s: float) -> Notice:
-    text = f"slots of {asked_s:g} s are too short for this victim: they are {given_s:.3g} s long"
+    text = f"slots of {asked_s:g} s are too short for this victim: using {given_s:.3g} s"
     return Notice("slot-stretched", text, given_s)
 
 
 def _answers(session: WorkerSession) -> bool:
-    """Whether a worker still answers; one whose load failed answers that and then ends itself."""
+    """Whether a worker still answers; one whose load failed reports that and then exits."""
     try:
         session.connection.call("describe", about="clock", stall_timeout_s=ANSWER_S)
     except CellError:

@@ -12,25 +12,25 @@ from gputax.sharing.place import Tenant
 
 LEAST_LIFE_MS, MOST_LIFE_MS = 50, 1000
 LIVES_PER_SLOT = 3
-# A neighbour that lives on so long after its time does not crash at all.
+# A neighbour still alive this long after its time is not going to crash.
 OVERDUE_S = 10.0
 
 
 def life_ms(window_s: float) -> int:
-    """Return how long the neighbour works before it crashes, so that a slot sees at least one crash and its end."""
+    """Return how long the neighbour works before it crashes, so that a slot contains at least one complete crash."""
     return int(min(max(window_s * 1000 / LIVES_PER_SLOT, LEAST_LIFE_MS), MOST_LIFE_MS))
 
 
 @dataclass(frozen=True)
 class CrashOutcome:
-    """What the crashes of one cell did to the others."""
+    """The effect of one cell's crashes on the other tenants."""
 
     ends: tuple[str, ...]
-    """How the neighbour ended, once for each crash."""
+    """How the neighbour ended, one entry per crash."""
     victim_error: str = ""
-    """Why the victim did not go on; empty where it did."""
+    """Why the victim did not continue; empty if it did."""
     new_tenant_error: str = ""
-    """Why no new tenant could start after a crash; empty where one could each time."""
+    """Why no new tenant could start after a crash; empty if one always could."""
     longest_alone_ms: float = 0.0
     longest_beside_ms: float = 0.0
     runs_beside: int = 0
@@ -42,7 +42,7 @@ class CrashOutcome:
 
 
 class CrashLoop:
-    """Keeps a neighbour crashing and starting again while the victim's slot lasts."""
+    """Crashes and restarts a neighbour for the duration of the victim's slot."""
 
     def __init__(self, tenant: Tenant, device: str, window_s: float) -> None:
         self._tenant, self._device = tenant, device
@@ -63,10 +63,10 @@ class CrashLoop:
                 return
             if stop.is_set():
                 return
-            start_at_ns = 0  # a neighbour that comes back waits for nobody
+            start_at_ns = 0  # a restarted neighbour starts at once
 
     def end(self) -> None:
-        """End the neighbour, and the one that may be starting now."""
+        """Stop the neighbour, and one that may be starting."""
         self._abandoned.set()
         self.worker.end()
 
@@ -75,9 +75,9 @@ class CrashLoop:
             self.worker.work(start_at_ns, self.life_ms / 1e3 + OVERDUE_S)
         except GputaxError as error:
             if not self.worker.connection.ended:
-                raise  # it refused the load and lives: that is no crash
+                raise  # it refused the load and is alive: not a crash
             return how_it_ended(error)
-        raise CellError("the neighbour was to crash in the middle of its work and did not", where="aggressor crash")
+        raise CellError("the neighbour should have crashed during its work and did not", where="aggressor crash")
 
     def _started(self) -> AggressorWorker:
         worker = AggressorWorker(self._tenant, "crash", self._device, self.life_ms)
@@ -87,7 +87,7 @@ class CrashLoop:
 
 
 def together(outcomes: Sequence[CrashOutcome]) -> CrashOutcome:
-    """Return the outcomes of all restarts as one; the first trouble is the one that is told."""
+    """Return the outcomes of all restarts as one; only the first error is reported."""
     return CrashOutcome(
         ends=tuple(end for each in outcomes for end in each.ends),
         victim_error=next((each.victim_error for each in outcomes if each.victim_error), ""),

@@ -1,4 +1,4 @@
-"""`gputax share --victim ... --aggressor ...`: who slows a measured tenant by how much, and which walls hold."""
+"""`gputax share --victim ... --aggressor ...`: how much each neighbour slows a tenant, and which isolation holds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class NeighboursRequest:
 
     @property
     def plan_id(self) -> str:
-        """A short name for exactly this experiment, so that an interrupted one finds its directory again."""
+        """A short name for exactly this experiment, so that an interrupted one can be resumed."""
         data = [dataclasses.asdict(two_tenants(self.plan)), checked_victim(self.victim), self.kinds]
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -71,7 +71,7 @@ class NeighboursRequest:
 
 
 def measure_neighbours(request: NeighboursRequest, place: SharedPlace, view: RunView) -> SharingRecord:
-    """Measure what is not there yet; each neighbour is written when it ends, and the place is put back at the end."""
+    """Measure what is missing; each neighbour is saved when it ends, and the place is restored at the end."""
     try:
         return _Neighbours(request, place, view).execute()
     finally:
@@ -83,7 +83,7 @@ class _Neighbours:
 
     def __init__(self, request: NeighboursRequest, place: SharedPlace, view: RunView) -> None:
         self._request, self._place, self._view = request, place, view
-        self._cells = request.cells()  # what cannot be right is refused before the directory is made
+        self._cells = request.cells()  # invalid requests are refused before the directory is created
         self._shown = shown_cells(request.plan, request.victim, len(request.kinds))
         self._left_out = LeftOut(request.plan, view, named=not request.optional)
         self._left_out.ask(place)
@@ -129,7 +129,7 @@ class _Neighbours:
                     self._experiment.ended(cell, valid=part())
 
     def _beside(self, technique: Technique, kind: AggressorKind) -> bool:
-        """Measure the victim beside one kind of neighbour; returns whether the number may be believed."""
+        """Measure the victim beside one kind of neighbour; returns whether the result is valid."""
         experiment, plan, cell = self._experiment, self._request.plan, f"{technique.name}-{kind}"
         result = measure_beside(self._place, technique, plan, kind, self._view)
         experiment.described(described_by(experiment.record, result.facts, result.described, cell, result))
@@ -151,12 +151,12 @@ class _Neighbours:
         return valid
 
     def _isolation(self, technique: Technique) -> bool:
-        """Try the walls between two tenants; every outcome is a result."""
+        """Test the isolation between two tenants; every outcome is a result."""
         self._view.phase("isolation")
         record = self._experiment.record
         try:
             rows = try_isolation(self._place, technique, self._request.plan, record.device or "cpu")
-        except PreflightError as error:  # what the walls cannot be tried with does not spoil what was measured
+        except PreflightError as error:  # measured cells stay valid if isolation cannot be tested
             raise CellError(error.what, where=error.where, next_step=error.next_step) from error
         if "crash" not in self._request.kinds:
             rows.append(judged_crash(technique, None))
@@ -175,7 +175,7 @@ def settled_parts(record: SharingRecord) -> set[str]:
 
 
 def _once(notices: list[Notice]) -> list[Notice]:
-    """Return one notice of each kind, the largest: the slots of a cell repeat each other."""
+    """Return the largest notice of each kind: the slots of a cell repeat each other."""
     by_code: dict[str, Notice] = {}
     for notice in notices:
         known = by_code.get(notice.code)

@@ -1,4 +1,4 @@
-"""Isolation as pass or fail: what tenants tried against each other, and what that says; the judgements are pure."""
+"""Isolation checks between tenants, judged as pass or fail; the judgements are pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gputax.sharing.place import SharedPlace
 
 PROBE_S = 300.0
 MIB = 1 << 20
-# Blocks of 1 MiB and the driver's own needs: a tenant that got this share of what it was told got all of it.
+# Blocks of 1 MiB and the driver's own needs: a tenant that got this share of the advertised memory got all of it.
 NEARLY_ALL = 0.9
 MOST_FILLED_BYTES = 2 << 30
 FILLED_BEYOND_BYTES = 64 * MIB
@@ -29,7 +29,7 @@ CRASH: Final = "a crash stays with its tenant"
 
 
 def try_isolation(place: SharedPlace, technique: Technique, plan: SharePlan, device: str) -> list[IsolationRow]:
-    """Let two tenants of the technique try each other's walls."""
+    """Let two tenants of the technique try to break each other's isolation."""
     tenants = place.tenants(technique, 2, parts_of(plan), plan.setup)
     started: list[WorkerConnection] = []
 
@@ -38,7 +38,7 @@ def try_isolation(place: SharedPlace, technique: Technique, plan: SharePlan, dev
         started[-1].describe()
         return started[-1]
 
-    secret = secrets.token_hex(16).encode()  # letters and digits: as floats they pass a kernel unchanged
+    secret = secrets.token_hex(16).encode()  # letters and digits survive a kernel unchanged as floats
     ask = _Asking(family_of(device), secret)
     try:
         holder, reader = start(0), start(1)
@@ -49,7 +49,7 @@ def try_isolation(place: SharedPlace, technique: Technique, plan: SharePlan, dev
         attempts = ask.attempts(reader, place_held)
         control = ask.control(holder)
         for each in (holder, reader):
-            each.end()  # killed, so that nothing tidies up behind the secret
+            each.end()  # killed, so that nothing clears the secret
         later = ask.attempts(start(1), {})
         attempts += [{**each, "way": f"{each['way']}, after its end"} for each in later]
     finally:
@@ -81,7 +81,7 @@ class _Asking:
         return dict(answer["isolation"])
 
     def fills(self, one: WorkerConnection, other: WorkerConnection) -> list[dict[str, Any]]:
-        """Let one tenant take all that it is given and then, while it holds that, the other."""
+        """Let one tenant allocate all it can, then, while it holds that, the other."""
         if self._family == "cpu":
             return self._host_fills(one, other)
         fills = [self(one, "fill"), self(other, "fill")]
@@ -97,14 +97,14 @@ class _Asking:
         return told
 
     def control(self, holder: WorkerConnection) -> bool:
-        """Whether the owner can still read its own secret; an attempt may have broken its context, or ended it."""
+        """Whether the owner can still read its own secret; an attempt may have broken its context or ended it."""
         try:
             return bool(self(holder, "check").get("there"))
         except CellError:
             return False
 
     def attempts(self, reader: WorkerConnection, held: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return every try to read the secret; a reader that was ended for it has read nothing."""
+        """Return every attempt to read the secret; a reader that was killed for it has read nothing."""
         try:
             return list(self(reader, "read", place=dict(held))["attempts"])
         except WorkerError as error:
@@ -112,7 +112,7 @@ class _Asking:
 
 
 def quota_of(evidences: Sequence[Evidence]) -> int | None:
-    """Return the memory that a tenant's evidence says it may have at most."""
+    """Return the memory quota in a tenant's evidence."""
     given = [each.fact("memory_limit_bytes") for each in evidences if each.fact("memory_limit_bytes")]
     return int(min(given)) if given else None
 
@@ -120,7 +120,7 @@ def quota_of(evidences: Sequence[Evidence]) -> int | None:
 def judged_quota(
     technique: Technique, family: str, fills: Sequence[Mapping[str, Any]], quota_bytes: int | None
 ) -> IsolationRow:
-    """Judge what two tenants could allocate, one after the other, each while the one before holds its part."""
+    """Judge what two tenants could allocate, one after the other, the second while the first holds its part."""
     passed, text = _host_quota(fills) if family == "cpu" else _device_quota(technique, fills, quota_bytes)
     return IsolationRow(
         technique=technique.name, check=QUOTA, passed=passed, text=text, evidence={"fills": [dict(f) for f in fills]}
@@ -137,24 +137,24 @@ def _device_quota(
     if first["taken_bytes"] > quota:
         return False, f"{took}: more than its quota"
     if not first["out_of_memory"]:
-        return False, f"{took} and was then refused by {first['refusal'] or 'nothing'}, not for want of memory"
+        return False, f"{took} and was then refused by {first['refusal'] or 'nothing'}, not because memory ran out"
     if second["taken_bytes"] >= NEARLY_ALL * int(second["told_bytes"]):
         return True, f"{took}, then {first['refusal']}; {left}"
     if quota_bytes is not None:
-        return True, f"{took}, then {first['refusal']}; but {left}: the quotas together are more than the device has"
+        return True, f"{took}, then {first['refusal']}; but {left}: the quotas add up to more than the device has"
     if technique.bound != "none":
-        return False, f"{took}; {left}: nothing kept the first from the other's memory"
+        return False, f"{took}; {left}: nothing kept the first tenant out of the other's memory"
     return None, f"no quota is set: {took}, and {left}"
 
 
 def _host_quota(fills: Sequence[Mapping[str, Any]]) -> tuple[bool | None, str]:
     limit = fills[0].get("told_bytes")
     if limit is None:
-        return None, "no memory limit is set here: the stand-in shares or caps CPU time alone"
+        return None, "no memory limit is set: the stand-in only shares or caps CPU time"
     if not _own_limits(fills):
-        return None, f"the only memory limit ({_mib(limit)} MiB) is common to both tenants: no quota of their own"
+        return None, f"the only memory limit ({_mib(limit)} MiB) is shared by both tenants: no quota per tenant"
     if "taken_bytes" not in fills[0]:
-        return None, f"the limit of {_mib(limit)} MiB is too large to be filled here"
+        return None, f"the limit of {_mib(limit)} MiB is too large to fill here"
     taken, refusal = int(fills[0]["taken_bytes"]), str(fills[0]["refusal"])
     if taken > limit or not fills[0]["out_of_memory"]:
         return False, f"a tenant took {_mib(taken)} MiB, its limit is {_mib(limit)} MiB"
@@ -179,7 +179,7 @@ def judged_foreign_memory(
     if found and technique.stand_in:
         text = f"{tried}. Tenants of this stand-in are processes of one user, and Linux lets a user debug its own"
     if not control and not found:
-        passed, text = None, f"in the end the tenant that held the secret could not read it itself either: {tried}"
+        passed, text = None, f"afterwards the owner could not read its own secret either: {tried}"
     evidence = {"attempts": [dict(each) for each in attempts], "control": control}
     return IsolationRow(technique=technique.name, check=FOREIGN, passed=passed, text=text, evidence=evidence)
 
@@ -188,7 +188,7 @@ def judged_crash(technique: Technique, outcome: CrashOutcome | None) -> Isolatio
     """Judge what the crashes of a neighbour did to the others."""
     passed: bool | None = None
     if outcome is None:
-        text = "not tried: the neighbour `crash` was not asked for"
+        text = "not tried: the neighbour `crash` was not requested"
     elif not outcome.ends:
         text = "the neighbour did not crash"
     else:
@@ -202,17 +202,17 @@ def _crash_text(outcome: CrashOutcome) -> str:
     ends = ", ".join(dict.fromkeys(outcome.ends))
     crashes = f"{len(outcome.ends)} crash{'es' if len(outcome.ends) != 1 else ''} (the neighbour {ends})"
     if outcome.victim_error:
-        return f"after {crashes} the victim did not go on: {outcome.victim_error}"
+        return f"after {crashes} the victim did not continue: {outcome.victim_error}"
     if outcome.new_tenant_error:
         return f"after {crashes} no new tenant could start: {outcome.new_tenant_error}"
     return (
-        f"{crashes}: the victim went on without an error ({outcome.runs_beside} runs beside it, the longest "
+        f"{crashes}: the victim continued without an error ({outcome.runs_beside} runs next to it, the longest "
         f"{outcome.longest_beside_ms:.3g} ms, alone {outcome.longest_alone_ms:.3g} ms); a new tenant started each time"
     )
 
 
 def _unproven(row: IsolationRow, evidence: Evidence) -> IsolationRow:
-    """Take the verdict from a row whose technique was not proven to be there."""
+    """Remove the verdict from a row whose technique was not proven active."""
     if evidence.active:
         return row
     reasons = evidence.why_not

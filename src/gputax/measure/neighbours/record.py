@@ -18,7 +18,7 @@ from gputax.plan.neighbours import AGGRESSORS, family_of
 from gputax.plan.techniques import TECHNIQUES, SharePlan
 from gputax.results.documents.sharing import IsolationRow, SharingRecord
 
-# Three workers and their probes; for the estimate of the time that is left.
+# Three workers and their probes; used to estimate the remaining time.
 ISOLATION_S = 5.0
 
 
@@ -40,12 +40,12 @@ def empty_neighbours(
 
 
 def two_tenants(plan: SharePlan) -> SharePlan:
-    """Return the plan with the tenants that a neighbour experiment has, whatever was asked for."""
+    """Return the plan with two tenants, whatever was requested."""
     return dataclasses.replace(plan, tenants=(2,))
 
 
 def shown_cells(plan: SharePlan, victim: str, kinds: int) -> tuple[Cell, ...]:
-    """Return the parts of the experiment as a view shows them: each kind of neighbour, then the walls."""
+    """Return the parts of the experiment as a view shows them: each kind of neighbour, then the isolation checks."""
     slots_s = len(ORDER) * plan.repeats * plan.window_s
     durations_s = [slots_s] * kinds + [ISOLATION_S]
     return tuple(
@@ -58,7 +58,7 @@ def shown_cells(plan: SharePlan, victim: str, kinds: int) -> tuple[Cell, ...]:
 def described_by(
     record: SharingRecord, facts: dict[str, Any], described: Described, cell: str, result: CellResult
 ) -> SharingRecord:
-    """Add what the victim's worker told of its place and device, and what the neighbour really did."""
+    """Add the victim's description of its place and device, and what the neighbour did."""
     device = str(facts["device"])
     neighbours = {**record.fingerprint.get("neighbours", {})}
     kind = cell.rpartition("-")[2]
@@ -85,6 +85,6 @@ def described_by(
 
 
 def replaced_isolation(rows: Sequence[IsolationRow], new: IsolationRow) -> tuple[IsolationRow, ...]:
-    """Return the rows with the new one in the place of an older one of the same check."""
+    """Return the rows with the new one replacing an older one of the same check."""
     kept = [row for row in rows if (row.technique, row.check) != (new.technique, new.check)]
     return (*kept, new)

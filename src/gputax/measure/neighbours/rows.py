@@ -1,4 +1,4 @@
-"""From the pairs of a victim alone and beside a neighbour to the row of the document: pure."""
+"""Turn pairs of a victim alone and next to a neighbour into a row of the document; pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gputax.stats.levels import restart_estimate
 from gputax.stats.pairs import paired_estimate
 from gputax.stats.tails import refusal, tail_estimate
 
-# Restarts that differ more than chance once in a hundred experiments would make them.
+# Significance level for restarts that differ by more than chance: once in a hundred experiments.
 RESTART_P = 0.01
 PAIRS_FOR_ORDER = 4
 
@@ -31,7 +31,7 @@ def neighbour_row(
     reasons: Sequence[str] = (),
     errors: int = 0,
 ) -> NeighbourRow:
-    """Return the slowdown with its interval; `reasons` against the evidence leave it without a number."""
+    """Return the slowdown with its interval; with `reasons` against the evidence there is no number."""
     alone = [float(pair.alone_ns.mean()) for pair in pairs]
     beside = [float(pair.beside_ns.mean()) for pair in pairs]
     warnings = [WarningRecord(code="no-evidence", text=text) for text in reasons]
@@ -59,11 +59,11 @@ def neighbour_row(
 def _slowdown(
     pairs: Sequence[NeighbourPair], alone: list[float], beside: list[float]
 ) -> tuple[SharedFigure, tuple[str, ...]]:
-    """Return the mean log ratio in percent; where restarts differ more than their pairs, they are the replicates."""
+    """Return the mean log ratio in percent; if restarts differ more than their pairs, they are the replicates."""
     if len(pairs) < 2:
         percent = 100.0 * math.expm1(math.log(beside[0] / alone[0]))
         return SharedFigure(value=percent), ("one pair has no interval: measure more restarts with --repeats",)
-    # Each restart has both orders; two pairs alone cannot show an effect of the order, and need not say so.
+    # Each restart has both orders; two pairs cannot show an effect of the order, so no notice is needed.
     order = [pair.beside_first for pair in pairs] if len(pairs) >= PAIRS_FOR_ORDER else None
     estimate = paired_estimate(alone, beside, b_first=order, time_s=[pair.time_s for pair in pairs])
     labels = [pair.restart for pair in pairs]
@@ -80,7 +80,7 @@ def _slowdown(
 
 
 def _tail(pairs: Sequence[NeighbourPair]) -> SharedFigure | None:
-    """Return the slowdown of p99 where pairs and samples carry one."""
+    """Return the slowdown of p99 if there are enough pairs and samples."""
     alone, beside = [pair.alone_ns for pair in pairs], [pair.beside_ns for pair in pairs]
     if refusal(alone, beside, 0.99):
         return None

@@ -1,4 +1,4 @@
-"""The slots of a neighbour experiment: in which order they run, which runs of the victim count, and the pairs; pure."""
+"""The slots of a neighbour experiment: their order, the victim's runs that count, and the pairs; pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gputax.measure.sizing import dropped_runs
 
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-# Alone, beside, beside, alone: a drift that goes on evenly changes both halves alike. Every second restart is mirrored.
+# Alone, beside, beside, alone: a steady drift affects both halves equally. Every second restart is mirrored.
 ORDER = (False, True, True, False)
 
 
 @dataclass(frozen=True)
 class VictimSlot:
-    """What the victim did in one slot."""
+    """The victim's runs in one slot."""
 
     restart: int
     number: int
@@ -30,13 +30,13 @@ class VictimSlot:
 
     @property
     def latency_ns(self) -> FloatArray:
-        """The latencies that count."""
+        """The counted latencies."""
         return (self.end_ns - self.start_ns)[self.counted].astype(np.float64)
 
 
 @dataclass(frozen=True)
 class NeighbourPair:
-    """The same victim alone and beside its neighbour, one right after the other."""
+    """The same victim alone and beside its neighbour, in adjacent slots."""
 
     alone_ns: FloatArray
     beside_ns: FloatArray
@@ -53,10 +53,10 @@ def slot_order(restart: int) -> tuple[bool, ...]:
 def counted_slot(
     restart: int, number: int, columns: dict[str, Int64Array], call_ns: float, span_ns: tuple[int, int] | None
 ) -> VictimSlot:
-    """Mark the runs that count: not the first ones and, beside a neighbour, only those wholly inside of its span."""
+    """Mark the runs that count: not the first ones and, beside a neighbour, only those completely inside its span."""
     start_ns, end_ns = columns["start_ns"], columns["end_ns"]
     counted = np.ones(len(start_ns), dtype=np.bool_)
-    counted[: max(1, dropped_runs(call_ns / 1e9))] = False  # the first may lie across the neighbour's change
+    counted[: max(1, dropped_runs(call_ns / 1e9))] = False  # the first may overlap the neighbour's start or stop
     if span_ns is not None:
         counted &= (start_ns >= span_ns[0]) & (end_ns <= span_ns[1])
     return VictimSlot(restart, number, span_ns is not None, start_ns, end_ns, counted)
@@ -66,14 +66,14 @@ def no_run_counts(slot: VictimSlot, slot_s: float) -> CellError:
     """Return the error for a slot without a number."""
     where = "beside its neighbour" if slot.beside else "alone"
     return CellError(
-        f"no run of the victim lies wholly in a slot of {slot_s:.3g} s {where}",
+        f"no run of the victim fits completely in a slot of {slot_s:.3g} s {where}",
         where=f"restart {slot.restart}, slot {slot.number + 1}",
-        next_step=f"--window {2 * slot_s:.0f}s",
+        next_step=f"use --window {2 * slot_s:.0f}s",
     )
 
 
 def pairs_of(slots: Iterable[VictimSlot]) -> list[NeighbourPair]:
-    """Return neighbouring slots as pairs; one whose other half is missing gives none."""
+    """Return neighbouring slots as pairs; a slot without its other half is dropped."""
     known = {(slot.restart, slot.number): slot for slot in slots}
     pairs = []
     for (restart, number), first in sorted(known.items()):

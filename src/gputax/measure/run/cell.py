@@ -1,4 +1,4 @@
-"""Measure one cell: pilot, size the load, apply it, and judge what came back."""
+"""Measure one cell: pilot, size the load, apply it, and judge the result."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from gputax.results.loadgen import LoadGenLog, parse_detail
 from gputax.stats.percentiles import floor_for
 from gputax.text import digits
 
-# A number that carries one of these is no number.
+# A result with one of these notices is invalid.
 SPOILING = ("clock-jump", "no-evidence")
 PROBE_S = 4.0
-# A probe that costs a third of the measurement or more is not worth it: the measurement itself is the probe.
+# A probe that costs a third of the measurement or more is not worth it; the measurement serves as the probe.
 PROBE_WORTH = 3.0
 MAIN_TRIES = 3
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One server rate that was tried."""
+    """One attempted server rate."""
 
     rate_per_s: float
     kind: Literal["probe", "measurement"]
@@ -48,7 +48,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Measured:
-    """One cell's figures with all that is needed to check them."""
+    """One cell's figures with everything needed to check them."""
 
     cell: Cell
     observation: Observation
@@ -64,12 +64,12 @@ class Measured:
 
     @property
     def valid(self) -> bool:
-        """Whether the number may be believed: LoadGen says VALID, its clock stood still, the layer was there."""
+        """Whether the result is valid: LoadGen says VALID, the clock did not jump, the layer was active."""
         spoilt = any(notice.code in SPOILING for notice in self.notices)
         return (self.log is None or self.log.valid) and not spoilt
 
     def proven(self, evidence: Evidence) -> Measured:
-        """Return the cell with its evidence; a layer without it gives no number that may be believed."""
+        """Return the cell with its evidence; without evidence of the layer the result is invalid."""
         notices = self.notices
         if not evidence.active:
             text = f"INVALID: {self.cell.environment} was not active: {evidence.why_not}"
@@ -80,7 +80,7 @@ class Measured:
 
     @property
     def over_bound_share(self) -> float | None:
-        """The share of server queries that were later than the bound."""
+        """The share of server queries above the latency bound."""
         if self.bound is None:
             return None
         late = latencies_ns(self.cell.scenario, self.observation.columns) > self.bound.ms * 1e6
@@ -118,7 +118,7 @@ def _measure_server(session: WorkerSession, cell: Cell, pilot: Pilot, view: RunV
     lost = [each for each in attempts if each.kind == "measurement" and not each.held and each.rate_per_s != rate]
     if lost:
         tried = ", ".join(f"{digits(each.rate_per_s, 4)}/s ({100 * each.over_bound_share:.0f} % late)" for each in lost)
-        note = Notice("rate-stepped-down", f"measured before and too fast for the bound: {tried}", float(len(lost)))
+        note = Notice("rate-stepped-down", f"rates tried first, too fast for the bound: {tried}", float(len(lost)))
         measured = dataclasses.replace(measured, notices=(*measured.notices, note))
     return dataclasses.replace(measured, attempts=tuple(attempts), rate_source=source)
 
@@ -126,7 +126,7 @@ def _measure_server(session: WorkerSession, cell: Cell, pilot: Pilot, view: RunV
 def _search_rate(
     session: WorkerSession, cell: Cell, bound: Bound, capacity_per_s: float, attempts: list[Attempt], view: RunView
 ) -> tuple[float, str]:
-    """Return the rate to measure at and who chose it; every probe is added to `attempts`."""
+    """Return the rate to measure at and its origin; every probe is added to `attempts`."""
     plan = cell.load
     if plan.qps:
         return plan.qps, "given by --qps"
@@ -148,11 +148,11 @@ def _search_rate(
     measurement_s = query_count(plan, rate, _fewest(cell)) / rate
     if measurement_s >= PROBE_WORTH * max(PROBE_S, FEWEST_QUERIES / rate):
         rate = rates.find_rate(capacity_per_s, probe).rate_per_s
-    return rate, f"chosen by gputax from the pilot's {digits(capacity_per_s, 4)} samples/s; it is no capacity"
+    return rate, f"chosen by gputax from the pilot's {digits(capacity_per_s, 4)} samples/s; it is not the capacity"
 
 
 def _fewest(cell: Cell) -> int:
-    """Return the queries below which LoadGen can never call a server run VALID."""
+    """Return the minimum number of queries for a VALID server run in LoadGen."""
     return floor_for(cell.load.percentile)
 
 
@@ -168,10 +168,10 @@ def _judged(
     notices = [*observation.notices, *figures.notices]
     limit_s = cell.load.max_duration_s
     if limit_s and figures.duration_s > 1.5 * limit_s:
-        text = f"took {figures.duration_s:.0f} s instead of {limit_s:g} s: fewer queries would carry no percentile"
+        text = f"took {figures.duration_s:.0f} s instead of {limit_s:g} s: fewer queries are too few for a percentile"
         notices.append(Notice("longer-than-asked", text, figures.duration_s))
     if log is not None:
-        # Offline's percentiles are of one query that holds all samples; ours are of batches.
+        # LoadGen's offline percentiles are those of one query with all samples; ours are of batches.
         if cell.scenario != "offline":
             notices += clock_agreement(figures, log)
         notices += [Notice("loadgen-invalid", f"LoadGen: INVALID: {reason}") for reason in log.invalid_reasons]

@@ -1,4 +1,4 @@
-"""From measured cells to the run record; pure."""
+"""Turn measured cells into the run record; pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def empty_record(cells: tuple[Cell, ...], plan: str, timestamp: str) -> RunRecor
 
 
 def described_record(record: RunRecord, described: Described, facts: dict[str, Any], evidence: Evidence) -> RunRecord:
-    """Add what the worker told of its place, its device and its engine."""
+    """Add the worker's description of its place, device and engine."""
     device, gpus = str(facts["device"]), described.gpus
     name = device_name_of(described, facts)
     return record.model_copy(

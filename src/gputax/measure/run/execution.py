@@ -1,4 +1,4 @@
-"""Run the cells of a plan one after the other; each is written when it ends, and an interrupt loses nothing."""
+"""Run the cells of a plan one after the other; each is saved when it ends, so an interrupt loses nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Run:
         )
 
     def execute(self) -> RunRecord:
-        """Measure every cell that is not there yet; returns the record as it is on disk."""
+        """Measure every missing cell; returns the record as it is on disk."""
         experiment = self._experiment
         done = experiment.done
         with experiment.running(self._cells, self._places):
@@ -79,7 +79,7 @@ class Run:
             session = self._session_for(cell)
             measured = measure_cell(session, cell, self._view).proven(session.evidence())
         except CellError:
-            # An engine that threw leaves its worker in an unknown state: the next cell gets a new one.
+            # After an exception in the engine the worker is in an unknown state: the next cell gets a new one.
             self._end_session()
             raise
         self._keep(measured, session, started_at)
@@ -93,7 +93,7 @@ class Run:
         else:
             if session is not None:
                 session.close()
-            self._session = None  # what the next line may raise must not meet the old one again
+            self._session = None  # if the next line raises, the old one must not be used again
             environment = environment_named(cell.environment, driver_choice(cell.setup), self._places)
             session = self._session = WorkerSession(environment, cell.setup, self._view, self._stall_timeout_s)
         experiment = self._experiment
@@ -132,7 +132,7 @@ class Run:
 
 
 def _run_evidence(record: RunRecord, measured: Measured) -> dict[str, Any]:
-    """Return the run's evidence: that of its last cell, but one cell without it leaves the run without."""
+    """Return the run's evidence: that of its last cell, or none if any cell has none."""
     cells = [each.evidence for each in record.benchmarks if each.evidence]
     broken = next((each for each in cells if each.get("active") is not True), None)
     return dict(broken or measured.evidence.to_dict())

@@ -23,17 +23,17 @@ from gputax.sharing.place import SharedPlace, Switched, Tenant
 from gputax.stats.shared import Served, TenantRuns, Window, common_window, jain_index, served, served_together
 
 Columns = dict[str, npt.NDArray[np.int64]]
-# The tenants end up to one run apart: ten runs or more keep that below a tenth of the cell. Their length is known from
-# the first run, which is the slowest. A tenant so slow that this would take ten times as long as asked gets less.
+# Tenants finish up to one run apart: with ten runs or more that is below a tenth of it. Their length is known from
+# the first run, which is the slowest. A tenant so slow that this would take ten times the window gets fewer.
 FEWEST_RUNS = 10
-# One tenant alone has nobody to end apart from; so many runs are what a mean needs at least.
+# A single tenant has no such gap; this is the minimum number of runs for a mean.
 FEWEST_RUNS_ALONE = 5
 MOST_EXTENDED = 10.0
 
 
 @dataclass(frozen=True)
 class SharedMeasurement:
-    """One cell's figures with all that is needed to check them."""
+    """One cell's figures with everything needed to check them."""
 
     cell: ShareCell
     tenants: tuple[Tenant, ...]
@@ -42,7 +42,7 @@ class SharedMeasurement:
     together: Served
     jain: float
     columns: Columns
-    """All runs of all tenants, the dropped ones too: `kept` says which lie in the window."""
+    """All runs of all tenants, including dropped ones; `kept` marks those in the window."""
     proof: Proof
     evidence: Evidence
     facts: tuple[Mapping[str, Any], ...]
@@ -53,7 +53,7 @@ class SharedMeasurement:
 
     @property
     def valid(self) -> bool:
-        """Whether the technique was proven; without that there is no number."""
+        """Whether the technique was proven; without evidence there is no result."""
         return all(each.active for each in (self.evidence, *self.proof.evidences))
 
 
@@ -65,7 +65,7 @@ def measure_shared_cell(
     view: RunView,
     stall_timeout_s: float = 0.0,
 ) -> SharedMeasurement:
-    """Start the cell's tenants, release them, and judge what they brought back; none of them is left."""
+    """Start the cell's tenants, release them and judge the results; all of them are stopped at the end."""
     technique = TECHNIQUES[cell.technique]
     tenants = place.tenants(technique, cell.tenants, plan.parts, plan.setup)
     view.phase(f"starting {cell.tenants} tenant{'s' if cell.tenants != 1 else ''}")
@@ -92,14 +92,14 @@ def _released(plan: SharePlan, group: TenantGroup, view: RunView) -> Released:
 
 
 def load_seconds(plan: SharePlan, tenants: int, slowest_ns: int) -> float:
-    """Return how long the tenants run: as asked, or longer where one run is slow."""
+    """Return how long the tenants run: as requested, or longer if a run is slow."""
     asked_s = plan.warmup_s + plan.window_s
     runs = FEWEST_RUNS if tenants > 1 else FEWEST_RUNS_ALONE
     return min(max(asked_s, plan.warmup_s + runs * slowest_ns / 1e9), MOST_EXTENDED * asked_s)
 
 
 class _Progress:
-    """Adds up what the tenants have done; the whole is known by its time."""
+    """Adds up the progress of the tenants; the total is estimated from the time."""
 
     def __init__(self, tenants: int, seconds: float, view: RunView) -> None:
         self._done = [0] * tenants
@@ -108,7 +108,7 @@ class _Progress:
         self._lock = threading.Lock()
 
     def told(self, number: int, done: int) -> None:
-        """Take one tenant's count; the tenants' threads come here side by side."""
+        """Take one tenant's count; called concurrently from the tenants' threads."""
         with self._lock:
             self._done[number] = done
             together = sum(self._done)
@@ -126,7 +126,7 @@ def judge(
     facts: tuple[Mapping[str, Any], ...],
     switched: Switched,
 ) -> SharedMeasurement:
-    """Return the cell's figures from what its tenants brought back; pure."""
+    """Return the cell's figures from its tenants' results; pure."""
     runs = [
         TenantRuns(each.columns["start_ns"], each.columns["end_ns"], each.columns["samples"])
         for each in released.observations
@@ -136,7 +136,7 @@ def judge(
         each = tuple(served(one, window) for one in runs)
         together = served_together(runs, window)
     except ResultsError as error:
-        raise CellError(error.what, where=cell.id, next_step="a longer --window, or fewer tenants") from error
+        raise CellError(error.what, where=cell.id, next_step="use a longer --window or fewer tenants") from error
     return SharedMeasurement(
         cell=cell,
         tenants=tuple(tenants),

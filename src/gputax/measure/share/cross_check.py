@@ -1,4 +1,4 @@
-"""The same mean as Prometheus tells it: the users' own query over a cell's window, held against our figure."""
+"""Cross-check with Prometheus: the users' own query over a cell's window, compared with our mean."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from gputax.plan.notices import Notice
 from gputax.results.documents.sharing import CrossCheck
 
-# The query of the users' procedure; only its range follows the cell's window instead of two minutes.
+# The query of the users' procedure; only its range is the cell's window instead of two minutes.
 QUERY = "avg(sum(rate(inference_time_seconds_sum{of}[{range}])) / sum(rate(inference_time_seconds_count{of}[{range}])))"
 BUSY = "count(rate(inference_time_seconds_count{of}[{range}]) > 0)"
-# Under which label a scrape configuration keeps the pod's name; with the second, `honorLabels` is off.
+# Labels under which a scrape configuration keeps the pod's name; the second is used if `honorLabels` is off.
 POD_LABELS = ("pod", "exported_pod", "kubernetes_pod_name")
 TIMEOUT_S = 10.0
 CODE = "prometheus"
-# More than the window would reach into the warm-up, and less than some seconds holds no two scrapes.
+# More than the window would include the warm-up, and less than a few seconds has no two scrapes.
 LEAST_RANGE_S = 2
 
 
 class _NoAnswer(Exception):
-    """Why Prometheus said nothing."""
+    """Why Prometheus returned no value."""
 
 
 def cross_check(
@@ -38,14 +38,14 @@ def cross_check(
     pods: Sequence[str] = (),
     ended_s: float | None = None,
 ) -> CrossCheck | Notice:
-    """Ask Prometheus for the mean over the last `window_s` until `ended_s` (Unix time; now where it is not given).
+    """Ask Prometheus for the mean over the last `window_s` until `ended_s` (Unix time; default: now).
 
-    `ours_ms` is the mean over all tenants' inferences together, as the query weighs them. With `pods` only these
-    count; without, or where Prometheus keeps no such label, there must be as many busy clients as tenants. What cannot
-    be compared is a notice: a missing Prometheus is no failure of a measurement.
+    `ours_ms` is the mean over all tenants' inferences together, as the query weighs them. With `pods`, only these
+    count; without, or if Prometheus has no such label, there must be as many busy clients as tenants. A failed
+    comparison is a notice: a missing Prometheus does not fail the measurement.
     """
     if ours_ms is None or ours_ms <= 0:
-        return Notice(CODE, "there is no mean of our own to hold against Prometheus")
+        return Notice(CODE, "there is no mean of our own to compare with Prometheus")
     at_s = time.time() if ended_s is None else ended_s
     span = f"{max(LEAST_RANGE_S, math.floor(window_s))}s"
     try:
@@ -71,11 +71,11 @@ def cross_check(
 
 
 def silence(url: str) -> Notice | None:
-    """Return why Prometheus does not answer, None where it does."""
+    """Return why Prometheus does not answer, None if it does."""
     try:
         _value(url, "vector(1)", time.time())
     except _NoAnswer as error:
-        return Notice(CODE, f"Prometheus at {url} did not answer: {error}; means are held against it once it does")
+        return Notice(CODE, f"Prometheus at {url} did not answer: {error}; means are compared once it does")
     return None
 
 
@@ -86,11 +86,11 @@ def _selections(pods: Sequence[str]) -> list[str]:
 
 
 def _value(url: str, query: str, at_s: float) -> float | None:
-    """Return the one value of an instant query, None where it is empty."""
+    """Return the one value of an instant query, None if it is empty."""
     words = urllib.parse.urlencode({"query": query, "time": f"{at_s:.3f}"})
     address = f"{url.rstrip('/')}/api/v1/query?{words}"
     if not address.startswith(("http://", "https://")):
-        raise _NoAnswer("the address must begin with http:// or https://")
+        raise _NoAnswer("the address must start with http:// or https://")
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as response:
             answer = json.load(response)
@@ -98,11 +98,11 @@ def _value(url: str, query: str, at_s: float) -> float | None:
         return float(result[0]["value"][1]) if result else None
     except urllib.error.HTTPError as error:
         with error:
-            raise _NoAnswer(f"it answered {error.code}: {_why(error.read())}") from error
+            raise _NoAnswer(f"it returned {error.code}: {_why(error.read())}") from error
     except (OSError, urllib.error.URLError) as error:
         raise _NoAnswer(str(getattr(error, "reason", error))) from error
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise _NoAnswer(f"its answer cannot be read ({type(error).__name__})") from error
+        raise _NoAnswer(f"its reply cannot be parsed ({type(error).__name__})") from error
 
 
 def _why(body: bytes) -> str:

@@ -1,4 +1,4 @@
-"""From measured cells of sharing to the documents on disk; pure."""
+"""Turn measured cells of sharing into the documents on disk; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gputax.results.documents.base import with_notices
 from gputax.results.documents.sharing import SharedCell, SharedFigure, SharedRow, SharingRecord, TenantResult
 from gputax.stats.shared import Replicated, replicated, slowdown
 
-# What a technique does not change; MPS sets the compute mode, and MIG has another memory and another id.
+# Facts that a technique does not change; MPS sets the compute mode, and MIG changes memory and id.
 STEADY_GPU_FACTS = ("name", "driver_version", "cuda_driver_version", "pci_bus_id")
 
 
@@ -39,7 +39,7 @@ def empty_sharing(plan: SharePlan, timestamp: str, command: str) -> SharingRecor
 
 
 def described_sharing(record: SharingRecord, measured: SharedMeasurement) -> SharingRecord:
-    """Add what the first tenant told of its place, its device and its engine."""
+    """Add the first tenant's description of its place, device and engine."""
     described, facts = measured.proof.described[0], dict(measured.facts[0])
     device = str(facts["device"])
     # In a pod the host's name is the pod's, and every technique has pods of its own: the machine is the node.
@@ -116,12 +116,12 @@ def shared_cell_document(measured: SharedMeasurement, started_at: str, session: 
 
 
 def samples_name(cell: ShareCell) -> str:
-    """Return where a cell's samples lie in its result directory."""
+    """Return the path of a cell's samples in its result directory."""
     return f"samples/{cell.id}.parquet"
 
 
 def shared_rows(cells: Sequence[SharedCell]) -> tuple[SharedRow, ...]:
-    """Return one row for each technique and number of tenants, over the valid repeats, in the order of first sight."""
+    """Return one row for each technique and number of tenants, over the valid repeats, in order of first appearance."""
     groups: dict[tuple[str, int], list[SharedCell]] = {}
     for cell in sorted((each for each in cells if each.valid), key=lambda each: each.repeat):
         groups.setdefault((cell.technique, cell.tenants), []).append(cell)

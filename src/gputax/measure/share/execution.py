@@ -1,4 +1,4 @@
-"""Run a sharing experiment cell by cell; each is written when it ends, and an interrupt loses nothing."""
+"""Run a sharing experiment cell by cell; each is saved when it ends, so an interrupt loses nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LAST_WORDS = "its last words"
 
 @dataclass(frozen=True)
 class ShareRequest:
-    """What was asked for."""
+    """The requested experiment."""
 
     plan: SharePlan
     directory: Path
@@ -47,7 +47,7 @@ class ShareRequest:
 
 
 def measure_sharing(request: ShareRequest, place: SharedPlace, view: RunView) -> SharingRecord:
-    """Measure every cell that is not there yet and put the place back; returns the record as it is on disk."""
+    """Measure every missing cell and restore the place; returns the record as it is on disk."""
     try:
         return ShareRun(request, place, view).execute()
     finally:
@@ -61,7 +61,7 @@ class ShareRun:
         self._request, self._plan, self._place, self._view = request, request.plan, place, view
         self._switched: tuple[str, Switched] | None = None
         if not self._plan.cells():
-            raise UsageError("exclusive means one tenant, which is not asked for", next_step="add 1 to --tenants")
+            raise UsageError("exclusive needs one tenant, which is not in --tenants", next_step="add 1 to --tenants")
         self._left_out = LeftOut(self._plan, view, named=not request.optional)
         self._left_out.ask(place)
         self._experiment = Experiment(
@@ -76,7 +76,7 @@ class ShareRun:
         )
 
     def execute(self) -> SharingRecord:
-        """Measure every cell that is not there yet."""
+        """Measure every missing cell."""
         experiment = self._experiment
         cells = [cell for cell in self._plan.cells() if cell.technique not in self._left_out]
         shown = [shown_cell(self._plan, cell) for cell in cells]
@@ -92,7 +92,7 @@ class ShareRun:
         return experiment.record
 
     def _ask_prometheus(self) -> None:
-        """Say before the first cell that nobody answers there: after an hour it would be too late."""
+        """Warn before the first cell if Prometheus does not answer: after an hour it would be too late."""
         if self._request.prometheus:
             from gputax.measure.share.cross_check import silence
 
@@ -121,7 +121,7 @@ class ShareRun:
         self._keep(measured, started_at)
 
     def _switch(self, cell: ShareCell) -> Switched:
-        """Bring the device to the cell's technique; the time that it took belongs to the first cell after it."""
+        """Switch the device to the cell's technique; the time counts toward the first cell after it."""
         if self._switched is not None and self._switched[0] == cell.technique:
             return Switched(0.0, self._switched[1].facts)
         self._switched = None
@@ -151,7 +151,7 @@ class ShareRun:
         return dict(read_json(path)) if self._experiment.done and path.exists() else {}
 
     def _cross_checked(self, measured: SharedMeasurement, document: SharedCell) -> SharedCell:
-        """Ask Prometheus for the same mean; one that does not answer leaves a warning and no hole."""
+        """Ask Prometheus for the same mean; if it does not answer, warn and keep the cell."""
         from gputax.measure.share.cross_check import cross_check
 
         pods = [str(each.fact("pod")) for each in measured.proof.evidences if each.fact("pod")]
@@ -170,9 +170,9 @@ class ShareRun:
 
 
 def _next_step(error: GputaxError) -> str:
-    """Return what to do about a failed cell; a worker that was killed tells at most its last words."""
+    """Return what to do about a failed cell; a killed worker leaves at most its last output."""
     if error.next_step and not error.next_step.startswith(LAST_WORDS):
         return error.next_step
-    fewer = "; where memory is short: fewer --tenants" if "out of memory" in error.what else ""
+    fewer = "; if memory is short, use fewer --tenants" if "out of memory" in error.what else ""
     words = f"; {error.next_step}" if error.next_step.removeprefix(LAST_WORDS).strip(": ") not in ("", "none") else ""
-    return f"the same command tries the failed cells again{fewer}{words}"
+    return f"the same command retries the failed cells{fewer}{words}"

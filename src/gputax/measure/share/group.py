@@ -23,32 +23,32 @@ from gputax.sharing.place import Tenant
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
-"""(number of the tenant from 0, samples that it has done)."""
-# From the question for the time to the start: every worker must have read its load and opened its telemetry by then.
+"""(number of the tenant from 0, samples done so far)."""
+# Delay from the clock query to the start: every worker must have read its load and opened its telemetry.
 RELEASE_S, RELEASE_PER_TENANT_S = 0.3, 0.05
 CLOCK_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
 class Released:
-    """What one load brought back from all tenants, on one clock."""
+    """The result of one load from all tenants, on one clock."""
 
     release_ns: int
     observations: tuple[Observation, ...]
     unix_ns: int = 0
-    """What is to be added to a tenant's time to get Unix time, to some milliseconds."""
+    """Offset from a tenant's time to Unix time, accurate to a few milliseconds."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What tenants told after a load: their environments' evidence, and their own descriptions."""
+    """The tenants' reports after a load: evidence of their environments, and their descriptions."""
 
     evidences: tuple[Evidence, ...]
     described: tuple[Described, ...]
 
 
 class TenantGroup:
-    """The workers of one cell. Ended by `close` in good order, by `end` at once, also from another thread's failure."""
+    """The workers of one cell. `close` stops them gracefully, `end` at once; both may be called from another thread."""
 
     def __init__(self, tenants: Sequence[Tenant], view: RunView, stall_timeout_s: float = 0.0) -> None:
         self.tenants = tuple(tenants)
@@ -59,7 +59,7 @@ class TenantGroup:
         self._ended = False
         self._views = [_TenantView(view if number == 0 else None) for number in range(len(tenants))]
         self._made: list[WorkerSession] = []
-        """Every session as soon as it is there: one that is ready must be ended too when another fails."""
+        """Sessions as they become ready: a ready one must also be stopped when another fails."""
         try:
             self.sessions = self._all(self._session)
             self._refuse_different_clocks()
@@ -83,7 +83,7 @@ class TenantGroup:
         return Released(release_ns, tuple(self._all(apply)), unix_ns)
 
     def proof(self) -> Proof:
-        """Ask every worker and its environment after the load."""
+        """Collect reports from every worker and its environment after the load."""
 
         def ask(number: int) -> Proven:
             session = self.sessions[number]
@@ -94,14 +94,14 @@ class TenantGroup:
         return Proof(tuple(each.evidence for each in answers), tuple(each.described for each in answers))
 
     def close(self) -> None:
-        """End all workers in good order."""
+        """Stop all workers gracefully."""
         try:
             self._all(lambda number: self.sessions[number].close())
         finally:
             self.end()
 
     def end(self) -> None:
-        """End all workers now; may be called twice."""
+        """Stop all workers now; may be called twice."""
         self._abandon()
         for session in self._made:
             session.end()
@@ -139,7 +139,7 @@ class TenantGroup:
             process.kill()
 
     def _clock(self, session: WorkerSession) -> tuple[int, int, int]:
-        """Return the worker's time, and the bounds of its distance from ours."""
+        """Return the worker's time and the bounds of its offset from ours."""
         before_ns = time.perf_counter_ns()
         told_ns = int(
             session.connection.call("describe", about="clock", stall_timeout_s=CLOCK_TIMEOUT_S)["monotonic_ns"]
@@ -152,32 +152,32 @@ class TenantGroup:
         hosts = {str(each.described.hostname) for each in self.sessions}
         if len(boots - {None}) > 1 or max(low for low, _ in bounds) > min(high for _, high in bounds):
             raise PreflightError(
-                "the tenants have different clocks: they are not on one machine, or in machines of their own",
+                "the tenants have different clocks: they are on different machines or in separate virtual machines",
                 where=", ".join(sorted(hosts)),
-                next_step="tenants of one device run under one kernel; look at the node and the RuntimeClass",
+                next_step="tenants of one device must run under one kernel; check the node and the RuntimeClass",
             )
 
 
 class _TenantView(SilentView):
-    """Passes on what one tenant tells: the first speaks for all, because seven equal lines say nothing more."""
+    """Forwards one tenant's events; only the first tenant's messages are shown, because the others repeat them."""
 
     def __init__(self, view: RunView | None) -> None:
         self._view = view
         self.told: Callable[[int], None] | None = None
 
     def phase(self, text: str) -> None:
-        """Pass on the first tenant's words."""
+        """Forward the first tenant's messages."""
         if self._view is not None:
             self._view.phase(text)
 
     def progress(self, done: int, total: int) -> None:
-        """Pass on how many samples are done."""
+        """Forward the number of samples done."""
         if self.told is not None:
             self.told(done)
 
 
 class _Watched:
-    """An environment that tells of each process when it is started: nobody else can end one that is still preparing."""
+    """An environment that reports each process at its start, so that one still preparing can be stopped."""
 
     def __init__(self, environment: Environment, started: Callable[[WorkerProcess], None]) -> None:
         self.name = environment.name

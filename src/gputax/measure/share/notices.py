@@ -1,4 +1,4 @@
-"""What a reader must know of one cell of sharing: nothing proves it, who was served badly, who else was there; pure."""
+"""Notices of one cell of sharing: missing evidence, uneven service, other processes; pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gputax.worker.probes.disturbance import Limits
 
 ENOUGH_OVERLAP = 0.9
 EVEN_JAIN = 0.95
-# Tenants are one another's busy neighbours: what is under test is not a disturbance.
+# Tenants load each other's CPUs: this is under test and not a disturbance.
 EXPECTED = {"busy-neighbours", "gpu-shared"}
 
 
@@ -29,7 +29,7 @@ def cell_notices(
     window: Window,
     each: Sequence[Served],
 ) -> tuple[Notice, ...]:
-    """Return all of it."""
+    """Return all notices of the cell."""
     return (
         *_notices(cell, released, window, proof, evidence),
         *_unshared_cores(plan, cell, proof, facts),
@@ -40,7 +40,7 @@ def cell_notices(
 
 
 def stretched_text(plan: SharePlan, seconds: float, slowest_ns: int) -> str:
-    """Say that the tenants run longer than asked, and why; nothing where they do not."""
+    """Return why the tenants run longer than requested; empty if they do not."""
     window_s, run_s = seconds - plan.warmup_s, slowest_ns / 1e9
     if window_s <= plan.window_s * (1.0 + 1e-9):
         return ""
@@ -52,7 +52,7 @@ def stretched_text(plan: SharePlan, seconds: float, slowest_ns: int) -> str:
 def _unshared_cores(
     plan: SharePlan, cell: ShareCell, proof: Proof, facts: Sequence[Mapping[str, Any]]
 ) -> Iterator[Notice]:
-    """Say so where even the most tenants leave cores idle: on a large machine they never meet."""
+    """Warn if even the most tenants leave cores idle: on a large machine they never compete."""
     cores = len(proof.described[0].affinity)
     threads = sum(int(each.get("threads") or 0) for each in facts)
     if cell.technique == "cpu-shared" and cell.tenants == max(plan.tenants) and threads <= cores:
@@ -61,7 +61,7 @@ def _unshared_cores(
 
 
 def _uneven(each: Sequence[Served]) -> Iterator[Notice]:
-    """Name the tenants that got most and least: a mean over all runs is mostly the fast tenant's."""
+    """Name the tenants that got the most and the least: a mean over all runs is dominated by the fast tenant."""
     rates = [one.throughput_per_s for one in each]
     jain = jain_index(rates)
     if jain >= EVEN_JAIN:
@@ -83,10 +83,10 @@ def _stretched(plan: SharePlan, released: Released) -> Iterator[Notice]:
 
 
 def _foreign_load(cell: ShareCell, released: Released) -> Iterator[Notice]:
-    """Say so where others than the tenants used their cores: all that was used, less what each tenant used itself.
+    """Warn if processes other than the tenants used their cores: total use minus the tenants' own use.
 
-    One tenant's own worker says that already. A GPU proxy is no tenant and no stranger, so that only the stand-ins,
-    which have nothing but the cores, are judged.
+    A single tenant's worker already reports this. A GPU proxy is neither a tenant nor foreign, so only the stand-ins,
+    which use nothing but the cores, are judged.
     """
     if cell.tenants == 1 or not TECHNIQUES[cell.technique].stand_in:
         return
@@ -94,12 +94,12 @@ def _foreign_load(cell: ShareCell, released: Released) -> Iterator[Notice]:
     limit = Limits().others_percent_of_core
     if percent is not None and percent > limit:
         text = f"Processes other than the tenants used {percent:.0f} % of one core on the tenants' CPUs"
-        reason = "they take cache and CPU time from what is measured."
+        reason = "they take cache and CPU time from the measurement."
         yield Notice("foreign-load", f"{text} (limit {limit:g} %): {reason}", percent)
 
 
 def foreign_percent_of_core(telemetries: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return how busy others than these tenants were on their common CPUs; None where a tenant does not tell."""
+    """Return the load of other processes on the tenants' common CPUs; None if a tenant does not report it."""
     busy: list[float] = []
     own: list[float] = []
     for series in telemetries:
@@ -116,7 +116,7 @@ def _notices(cell: ShareCell, released: Released, window: Window, proof: Proof, 
     found: list[Notice] = []
     reasons = [*evidence.reasons, *(unproven(proof.evidences) if evidence.active else ())]
     if not evidence.active or reasons:
-        text = "; ".join(reasons) or "nothing proves it"
+        text = "; ".join(reasons) or "there is no evidence"
         found.append(Notice("no-evidence", f"INVALID: {cell.technique} was not active: {text}"))
     if evidence.warning:
         found.append(Notice("technique", evidence.warning))

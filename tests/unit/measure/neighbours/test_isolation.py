@@ -29,7 +29,7 @@ def fill(taken: int, told: int, refusal: str = "CUDA_ERROR_OUT_OF_MEMORY") -> di
         (PROXY, [fill(150, 1024), fill(1024, 1024)], 100, False, "took 150 of its 100 MiB"),
         (PROXY, [fill(100, 100, "CUDA_ERROR_UNKNOWN"), fill(100, 100)], None, False, "refused by CUDA_ERROR_UNKNOWN"),
         (PROXY, [fill(100, 100, ""), fill(100, 100)], None, False, "refused by nothing"),
-        (PROXY, [fill(700, 700), fill(300, 700)], 700, True, "together are more than the device has"),
+        (PROXY, [fill(700, 700), fill(300, 700)], 700, True, "add up to more than the device has"),
         (SLICING, [fill(1000, 1024), fill(0, 1024)], None, None, "no quota is set"),
         (MPS, [fill(1000, 1024), fill(0, 1024)], None, False, "nothing kept the first"),
     ],
@@ -45,9 +45,9 @@ def test_a_quota_of_device_memory(
 @pytest.mark.parametrize(
     ("fills", "passed", "said"),
     [
-        ([{"told_bytes": None, "source": ""}] * 2, None, "no memory limit is set here"),
-        ([{"told_bytes": 9 * MIB, "source": "/a"}] * 2, None, "common to both tenants"),
-        ([{"told_bytes": 9000 * MIB, "source": "/a"}, {"source": "/b"}], None, "too large to be filled"),
+        ([{"told_bytes": None, "source": ""}] * 2, None, "no memory limit is set"),
+        ([{"told_bytes": 9 * MIB, "source": "/a"}] * 2, None, "shared by both tenants"),
+        ([{"told_bytes": 9000 * MIB, "source": "/a"}, {"source": "/b"}], None, "too large to fill"),
         ([{**fill(88, 100, "ended, OUT_OF_MEMORY"), "source": "/a"}, {"source": "/b"}], True, "took 88 of its 100 MiB"),
         ([{**fill(164, 100, ""), "source": "/a"}, {"source": "/b"}], False, "took 164 MiB, its limit is 100 MiB"),
     ],
@@ -89,10 +89,10 @@ KILLED = ("was killed by signal 11",)
 @pytest.mark.parametrize(
     ("outcome", "passed", "said"),
     [
-        (None, None, "was not asked for"),
+        (None, None, "was not requested"),
         (CrashOutcome(()), None, "did not crash"),
         (CrashOutcome(KILLED, longest_beside_ms=3.0, runs_beside=9), True, "1 crash (the neighbour was killed by"),
-        (CrashOutcome(KILLED * 2, victim_error="the worker died"), False, "did not go on: the worker died"),
+        (CrashOutcome(KILLED * 2, victim_error="the worker died"), False, "did not continue: the worker died"),
         (CrashOutcome(KILLED, new_tenant_error="no device"), False, "no new tenant could start: no device"),
     ],
 )

@@ -115,10 +115,10 @@ def test_tenants_that_were_not_scraped_are_not_compared(prometheus: Prometheus) 
 @pytest.mark.parametrize(
     ("code", "body", "why"),
     [
-        (400, b'{"status": "error", "error": "parse error: x"}', "it answered 400: parse error: x"),
-        (502, b"bad gateway", "it answered 502: bad gateway"),
-        (200, b"<html>", "cannot be read"),
-        (200, b'{"data": {}}', "cannot be read"),
+        (400, b'{"status": "error", "error": "parse error: x"}', "it returned 400: parse error: x"),
+        (502, b"bad gateway", "it returned 502: bad gateway"),
+        (200, b"<html>", "cannot be parsed"),
+        (200, b'{"data": {}}', "cannot be parsed"),
     ],
 )
 def test_an_answer_that_is_none_is_a_notice(prometheus: Prometheus, code: int, body: bytes, why: str) -> None:

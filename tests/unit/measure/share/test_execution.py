@@ -177,7 +177,7 @@ class TestImpossible:
         measured, heard = play(ordinary), Heard()
         record = run(tmp_path / "o", kind("cpu-quota"), heard, optional=True)
         assert {cell.split("-t")[0] for cell in measured} == {"cpu-shared"}
-        assert any("cpu-quota was left out" in phase for phase in heard.phases)
+        assert any("cpu-quota was skipped" in phase for phase in heard.phases)
         assert [warning.code for warning in record.warnings] == ["technique-left-out"]
         assert record.complete
 
@@ -211,7 +211,7 @@ def test_an_interrupt_keeps_what_is_done_and_the_same_plan_goes_on(
     record = run(tmp_path / "o", PlayedPlace())
     assert measured == [cell.id for cell in PLAN.cells()[2:]]
     assert record.cells[:2] == first.cells
-    with pytest.raises(UsageError, match="complete already"):
+    with pytest.raises(UsageError, match="already complete"):
         run(tmp_path / "o", PlayedPlace())
     measured.clear()
     assert run(tmp_path / "o", PlayedPlace(), overwrite=True).complete
@@ -232,7 +232,7 @@ def test_an_interrupt_before_the_first_cell_ended_promises_nothing(
     assert not (tmp_path / "o").exists()
 
 
-AGAIN = "the same command tries the failed cells again; where memory is short: fewer --tenants"
+AGAIN = "the same command retries the failed cells; if memory is short, use fewer --tenants"
 
 
 @pytest.mark.parametrize(("words", "expected"), [("none", AGAIN), ("oops", f"{AGAIN}; its last words: oops")])
@@ -304,7 +304,7 @@ class TestPrometheus:
 
 def test_exclusive_without_its_one_tenant_is_refused(tmp_path: Path) -> None:
     plan = SharePlan("k8s", ("exclusive",), (3,), Setup("yolos-small"))
-    with pytest.raises(UsageError, match="exclusive means one tenant"):
+    with pytest.raises(UsageError, match="exclusive needs one tenant"):
         measure_sharing(ShareRequest(plan, tmp_path / "o"), PlayedPlace(), SilentView())
     assert not (tmp_path / "o").exists()
 
