@@ -258,7 +258,8 @@ def variables_page() -> str:
         "|---|---|",
         *(f"| `{name}` | {text} |" for name, text in OWN_VARIABLES.items()),
         "",
-        "`NO_COLOR` turns colours off. `COLUMNS` sets the width of tables. `KUBECONFIG` names the clusters.",
+        "`NO_COLOR` turns colours off. `COLUMNS` sets the width of tables; without it they are as wide as the terminal,"
+        " and 80 columns in a pipe or a file. `KUBECONFIG` names the clusters.",
     ]
     return "\n".join(lines) + "\n"
 
