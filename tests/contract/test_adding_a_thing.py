@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -101,8 +102,13 @@ class TestAVerb:
         assert capsys.readouterr().out == "done\n"
 
 
-def literals(path: Path) -> Iterator[str]:
+@cache
+def literals(path: Path) -> frozenset[str]:
     """The string constants of a file that are not docstrings."""
+    return frozenset(_literals(path))
+
+
+def _literals(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text())
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {
@@ -116,7 +122,7 @@ def literals(path: Path) -> Iterator[str]:
 
 
 def files_that_name(word: str) -> set[str]:
-    return {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if word in set(literals(path))}
+    return {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if word in literals(path)}
 
 
 @pytest.mark.parametrize(

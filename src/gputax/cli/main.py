@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail(_interrupted(), "--debug" in _own(words))
     except BrokenPipeError:
-        # The reader of our output went away (`| head`): that is its right, and no error of ours.
+        # The reader of our output is gone (`| head`): that is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -63,8 +63,8 @@ def _run(words: list[str]) -> int:
         return _fail(error, debug)
     except click.exceptions.Exit as error:
         return error.exit_code
-    except SystemExit as error:  # click's own answer to a reader of stdout that went away
-        return error.code if isinstance(error.code, int) else 1
+    except SystemExit as error:  # how click and rich answer when the reader of stdout is gone
+        raise BrokenPipeError from error
     except click.Abort:
         return _fail(_interrupted(), debug)
     except click.ClickException as error:
