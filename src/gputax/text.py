@@ -121,13 +121,13 @@ def percent(value: float) -> str:
     return f"{digits(value, 2)} %" if abs(value) < 1.0 else f"{value:,.{1 if abs(value) < 99.95 else 0}f} %"
 
 
-def overhead(value: float | None, bounds: Bounds, unit: str) -> str:
-    """Return e.g. `+3.2 % (95 % CI +2.6 to +3.9)`, or why there is no number."""
+def overhead(value: float | None, bounds: Bounds, unit: str, budget: float | None = None) -> str:
+    """Return e.g. `+3.2 % (95 % CI +2.6 to +3.9)`, or why there is no number; never rounded onto its budget."""
     value = finite(value)
     if value is None:
         return DASH
     low, high = known_bounds(bounds, unit)
-    decimals = decimals_for(value, low, high)
+    decimals = decimals_beside(budget, decimals_for(value, low, high), value, low, high)
     return f"{signed(value, decimals)} {unit} ({bounds_text(bounds, unit, decimals)})"
 
 
@@ -173,6 +173,15 @@ def decimals_for(value: float, low: float | None = None, high: float | None = No
     """Return two digits where all is small (a budget of 1 % needs them), one beyond, none where it is huge."""
     largest = max(abs(each) for each in (value, low, high) if each is not None)
     return 2 if largest < 2.0 else 0 if abs(value) >= 100.0 else 1
+
+
+def decimals_beside(limit: float | None, decimals: int, *values: float | None) -> int:
+    """Return as many decimals as keep every value from being rounded onto a limit that it is not: 5.04 beside 5."""
+    if limit is None:
+        return decimals
+    known = [value for value in values if value is not None and value != limit]
+    enough = (n for n in range(decimals, 5) if all(round(value, n) != limit for value in known))
+    return next(enough, 5)
 
 
 def milliseconds(value_ms: float | None) -> str:

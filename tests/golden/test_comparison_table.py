@@ -102,7 +102,14 @@ def test_a_metric_that_nobody_knows_keeps_its_name() -> None:
 def test_a_verdict_that_its_numbers_do_not_show_has_its_reason() -> None:
     same = {"workload": "unknown", "scenario": "unknown", "batch_size": None, "reason": "bare has no samples"}
     text = shown(document(*(metric(name, "inconclusive", **same) for name in ("latency_mean", "latency_p99"))))
-    assert "mean latency: bare has no samples\n" in text
+    assert "mean latency; p99 latency: bare has no samples\n" in text, "one reason for several metrics is said once"
+
+
+def test_an_overhead_near_its_budget_is_not_rounded_onto_it() -> None:
+    text = shown(document(metric("latency_mean", "fail", overhead_percent=5.04, ci95_percent=(3.1, 12.0))))
+    assert "+5.04 % (+3.10 to +12.00)" in text
+    text = shown(document(metric("latency_mean", "fail", overhead_percent=7.0, ci95_percent=(4.996, 12.0))))
+    assert "+7.000 % (+4.996 to +12.000)" in text
 
 
 def test_what_was_refused_does_not_look_as_if_it_had_decided() -> None:

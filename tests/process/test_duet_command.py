@@ -86,9 +86,11 @@ def test_loadgen_scenarios_are_paired_too(gputax: Gputax, scenario: str) -> None
 def test_the_table_answers_first(gputax: Gputax) -> None:
     done = gputax("duet", "bare", "bare", "--engine", TWO_MS, "--max-time", "8", "--budget", "50%", "--out", "d")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("What does bare (B) cost over bare?")
-    assert "pass" in done.stdout
-    assert "A/A control: this machine cannot tell less than" in done.stdout
+    assert done.stdout.startswith("bare (B) vs bare · resnet50 single-stream · CPU (programmed delay")
+    assert re.search(r"^mean +[\d.]+ → [\d.]+ ms .* ≤ [−\d.]+ % +50 %  ✓ pass$", done.stdout, re.MULTILINE)
+    assert re.search(r"^Noise: ±[\d.]+ % \(A against A, \d+ pairs in \d+ s", done.stdout, re.MULTILINE)
+    assert "\nEvidence: bare: nothing to prove.\n" in done.stdout
+    assert done.stdout.endswith("Saved: d · Details: gputax report d\n")
     assert "A/A control: bare against itself" in done.stderr
 
 

@@ -28,7 +28,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "tiny.toml").write_text(TINY_SUITE)
     done = run_gputax("run", "--engine", ENGINE, "--suite", "tiny.toml", "--out", "out", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "Results: out" in done.stdout
+    assert "Saved: out" in done.stdout
     return place / "out"
 
 

@@ -30,9 +30,9 @@ NO_DEPLOYMENT = "no deployment under results/"
 SMOKE: dict[str, tuple[tuple[str, ...], set[int], str]] = {
     # All of it takes minutes: tests/process/test_demo_command.py.
     "demo": (("--out", "out"), {2}, "this directory holds results already"),
-    "run": (("--suite", "suite.toml", *ENGINE, "--out", "run"), {0}, "Results: run"),
+    "run": (("--suite", "suite.toml", *ENGINE, "--out", "run"), {0}, "Saved: run"),
     # An A/A duet of a few seconds on a busy machine may stay inconclusive (7) or exceed its budget (6).
-    "duet": (("bare", "bare", *ENGINE, "--max-time", "5", "--out", "duet"), {0, 6, 7}, "Results: duet"),
+    "duet": (("bare", "bare", *ENGINE, "--max-time", "5", "--out", "duet"), {0, 6, 7}, "Saved: duet"),
     "compare": (("out", "copy"), {0, 6, 7}, "offline"),
     "share": ((*SHARE, *ENGINE, "--out", "share"), {0}, "cpu-shared"),
     "advise": (("published:a100-nos", "--slo", "mean=200ms"), {0}, "MPS with 3 tenants"),

@@ -158,7 +158,7 @@ def _write_table(comparison: Comparison, stream: TextIO) -> None:
     from gputax.report.exporters.console_text import Screen, write_console
     from gputax.report.story import report_on
 
-    write_console(report_on(comparison), stream)
+    write_console(report_on(comparison), stream, "screen")
     Screen(stream).notes(not_judged(comparison))
 
 

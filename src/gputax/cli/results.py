@@ -18,5 +18,9 @@ def show_results(directory: Path) -> None:
         write_console(build_report(read_sources([directory])), sys.stdout, "screen")
     except ResultsError as error:  # nothing was measured: the verb's exit code says what that means
         screen.say(error.what)
-    screen.say(f"Results: {directory}")
-    screen.say(f"Details: gputax report {directory}")
+    saved, details = f"Saved: {directory}", f"Details: gputax report {directory}"
+    if len(saved) + len(details) + 3 <= screen.width:
+        screen.say(f"{saved} · {details}")
+    else:
+        screen.say(saved)
+        screen.say(details)

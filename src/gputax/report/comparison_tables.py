@@ -93,8 +93,8 @@ def _console_row(row: Compared) -> tuple[Cell, ...]:
     return (
         text_cell(row.cell),
         text_cell(wording.metric_title(metric.metric)),
-        Cell(_with_unit(metric.base_value, metric.unit)),
-        Cell(_with_unit(metric.other_value, metric.unit)),
+        Cell(with_unit(metric.base_value, metric.unit)),
+        Cell(with_unit(metric.other_value, metric.unit)),
         dataclasses.replace(cell, text=cell.text.replace("(95 % CI ", "(")),
         Cell(wording.budget(metric)),
         verdict_cell(metric),
@@ -102,7 +102,7 @@ def _console_row(row: Compared) -> tuple[Cell, ...]:
     )
 
 
-def _with_unit(value: float | None, unit: str) -> str:
+def with_unit(value: float | None, unit: str) -> str:
     """Return a value with its unit; a latency in the unit that reads well, the common rate as a plain number per s."""
     if unit == "ms":
         return milliseconds(value)
@@ -211,7 +211,7 @@ def not_judged(comparison: Comparison) -> list[str]:
     """Return the figures that both sides have and no budget judges, a line for each cell."""
     by_cell: dict[tuple[str, str], list[str]] = {}
     for each in comparison.settings.get("not_judged", ()):
-        values = f"{_with_unit(each['base_value'], each['unit'])} and {_with_unit(each['other_value'], each['unit'])}"
+        values = f"{with_unit(each['base_value'], each['unit'])} and {with_unit(each['other_value'], each['unit'])}"
         by_cell.setdefault((each["cell"], each["other"]), []).append(f"{wording.metric_title(each['metric'])} {values}")
     return [f"Not judged: {cell}, {other}: {', '.join(texts)}." for (cell, other), texts in by_cell.items()]
 

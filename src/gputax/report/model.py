@@ -141,6 +141,14 @@ class Fact:
 
 
 @dataclass(frozen=True)
+class Brief:
+    """The answer of one duet on a console: a table, and one line each for what it rests on."""
+
+    table: Table
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True)
 class OverviewRow:
     """A row of the first chart: a layer against its base, a cell, or tenants that share a device."""
 
@@ -203,6 +211,8 @@ class Report:
     """When, as the results say; a report that is built again from the same files is the same."""
     remarks: tuple[Fact, ...] = ()
     """The warnings as a terminal shows them: one short line per kind, with its worst value."""
+    brief: Brief | None = None
+    """What a console shows in place of the answer, its table and its facts."""
     more_answers: tuple[Fact, ...] = ()
     """To the other questions that the same results answer, each in one sentence."""
 

@@ -68,11 +68,12 @@ def _console_table(experiment: Experiment, table: Table, victims: list[str]) -> 
         )
         for row in table.rows
     )
-    what = "a tenant beside a neighbour" if several else f"{victims[0]} beside a neighbour"
+    only = victims[0].removeprefix(f"{experiment.record.workload}, ") if victims else ""
+    what = "a tenant beside a neighbour" if several else f"{only} beside a neighbour"
     claim = experiment.record.claim
     notes = ["Slowdown of its mean latency, in pairs; in brackets the 95 % interval."]
     notes += [f"Claim: {claim}."] if claim else []
-    return replace(table, title=experiment.titled(what), columns=columns, rows=rows, notes=tuple(notes))
+    return replace(table, title=experiment.titled(what), columns=columns, rows=rows, notes=tuple(notes), grouped=True)
 
 
 def _neighbour_row(experiment: Experiment, row: NeighbourRow) -> tuple[Cell, ...]:
@@ -126,7 +127,23 @@ def isolation_table(experiment: Experiment) -> Table | None:
         for row in experiment.record.isolation
     )
     notes = (NATURE_NOTE,) if any(fails_by_nature(row) for row in experiment.record.isolation) else ()
-    return Table("isolation", experiment.titled("isolation"), ISOLATION_COLUMNS, rows, notes) if rows else None
+    table = Table("isolation", experiment.titled("isolation"), ISOLATION_COLUMNS, rows, notes)
+    return replace(table, console=(_isolation_console(table),)) if rows else None
+
+
+def _isolation_console(table: Table) -> Table:
+    """Return the same for a console: what happened is a sentence below the table, which is no place for paragraphs."""
+    columns = tuple(replace(column, hidden=column.hidden or column.key == "text") for column in table.columns)
+    rows = tuple(
+        tuple(
+            replace(cell, detail=": ".join(filter(None, (cell.detail, row[3].text))))
+            if column.key == "verdict"
+            else cell
+            for cell, column in zip(row, table.columns, strict=True)
+        )
+        for row in table.rows
+    )
+    return replace(table, columns=columns, rows=rows, grouped=True)
 
 
 def _result(row: IsolationRow) -> Cell:

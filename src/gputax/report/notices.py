@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from gputax.plan.notices import Notice, Remark, remarks
 from gputax.report import wording
@@ -104,15 +105,24 @@ def remarks_of(sources: Sources) -> tuple[Fact, ...]:
         faults += [(experiment.title, fact) for fact in (*_sharing_faults(record), *_sample_faults(shared.samples))]
         notices += [(experiment.title, warning.notice) for warning in record.warnings]
         notices += _tenant_notices(record)
-    return (*_placed_once(faults), *map(_short, remarks(notices)))
+    return (*_placed_once(faults), *map(_short, remarks((place, _by_text(notice)) for place, notice in notices)))
+
+
+def _by_text(notice: Notice) -> Notice:
+    """Return a notice whose kind is how its text begins, where it has no value: drift and outliers are both `pairs`."""
+    return notice if notice.value is not None else replace(notice, code=f"{notice.code}: {notice.text.split(' ')[0]}")
 
 
 def _short(remark: Remark) -> Fact:
     """Return the kind with its worst value and where; a single short text is kept as it is."""
     if remark.count == 1 and len(remark.worst.text) <= SHORT_TEXT:
         return Fact(remark.worst.text)
-    where = f" ({len(remark.places)} places, worst: {remark.worst_place})" if len(remark.places) > 1 else ""
-    return Fact(f"{remark.title}{where}")
+    several = len(remark.places) > 1
+    if remark.worst.value is None:
+        return Fact(f"{remark.worst.text} ({len(remark.places)} places)" if several else remark.worst.text)
+    return Fact(
+        f"{remark.title} ({len(remark.places)} places, worst: {remark.worst_place})" if several else remark.title
+    )
 
 
 def _placed_once(placed: Iterable[tuple[str, Fact]]) -> tuple[Fact, ...]:

@@ -41,7 +41,7 @@ MODEL_COLUMNS = (
     Column("throughput", "throughput", "samples/s", "right", interval=True, short="samples/s"),
     Column("latency_mean", "mean", "ms", "right", short="mean ms", spare=2),
     Column("latency_p50", "p50", "ms", "right", short="p50 ms"),
-    Column("latency_p90", "p90", "ms", "right", short="p90 ms"),
+    Column("latency_p90", "p90", "ms", "right", short="p90 ms", spare=1),
     Column("latency_p99", "p99", "ms", "right", short="p99 ms"),
     Column("samples", "samples", align="right", spare=3),
     Column("verdict", "LoadGen"),

@@ -75,7 +75,9 @@ def refused_table(experiment: Experiment) -> Table | None:
         (text_cell(cell), text_cell(state, tone="fail"), text_cell(why), text_cell(next_step))
         for cell, state, why, next_step in told
     )
-    return Table("failures", experiment.titled("cells that do not count"), columns, rows) if rows else None
+    title = experiment.titled("cells that do not count")
+    # On the screen of the verb, the warnings say the same.
+    return Table("failures", title, columns, rows, detail=True) if rows else None
 
 
 def cells_table(experiment: Experiment) -> Table | None:

@@ -18,6 +18,7 @@ from gputax.report.sharing_tables import (
     mean_table,
     percentiles_table,
     pods_table,
+    stand_in_note,
     throughput_table,
 )
 
@@ -83,8 +84,7 @@ def _stand_ins(experiments: Sequence[Experiment]) -> str:
     found = [name for name in names if is_stand_in(name)]
     if not found:
         return ""
-    verb = "is a stand-in" if len(found) == 1 else "are stand-ins"
-    return f"{wording.joined(found)} {verb}: no technique of GPUs, but the same experiment on a machine without one."
+    return stand_in_note(found)
 
 
 def _conditions(experiment: Experiment) -> str:

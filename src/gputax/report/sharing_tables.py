@@ -10,7 +10,7 @@ from gputax.report.model import Cell, Column, Table, text_cell
 from gputax.report.shared_points import Experiment, Point, is_stand_in
 from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, at_most_tenants, ranked
 from gputax.results.documents.sharing import SharedFigure, SharedRow
-from gputax.text import percent
+from gputax.text import digits, percent
 
 TECHNIQUE = Column("technique", "technique")
 TENANTS = Column("tenants", "tenants", align="right")
@@ -34,6 +34,16 @@ FIGURES: dict[str, Callable[[SharedRow], SharedFigure]] = {
     "aggregate": lambda row: row.aggregate_per_s,
     "jain": lambda row: row.jain,
 }
+# A narrow console drops p50 first, then p90, fairness and p99.
+CONSOLE_FIGURES = (
+    MEAN,
+    SLOWDOWN,
+    replace(AGGREGATE, short="all/s"),
+    replace(JAIN, spare=2),
+    replace(P50, spare=4),
+    replace(P90, spare=3),
+    replace(P99, spare=1),
+)
 # For programs: where each row is from, what it is worth, and the share as a number.
 ORIGIN = (
     Column("stand_in", "stand-in", hidden=True),
@@ -90,29 +100,80 @@ def answer_table(experiment: Experiment) -> Table:
         replace(column, hidden=len(order) < 2) if column.key == "standing" else column for column in ANSWER_COLUMNS
     )
     table = Table("sharing_answer", wording.on_device(title, [experiment.device]), columns, tuple(rows), tuple(notes))
-    return replace(table, console=(replace(table, notes=_console_notes(experiment, order)),))
+    return replace(table, console=(_console_table(experiment, order),))
+
+
+def _console_table(experiment: Experiment, order: Sequence[tuple[Point, SharedRow, str]]) -> Table:
+    """Return every technique with every number of tenants, one line each."""
+    word = "Pods" if experiment.record.place == "k8s" else "tenants"
+    labels = {point.technique: _group(experiment, point.technique) for point in experiment.points}
+    rows = tuple(
+        (text_cell(labels[point.technique]), Cell(f"{point.tenants}", point.tenants), *_console_figures(point))
+        for point in experiment.points
+    )
+    columns = (TECHNIQUE, replace(TENANTS, title=word), *CONSOLE_FIGURES)
+    title = wording.on_device(f"{experiment.title},", [experiment.device])
+    return Table("sharing_answer", title, columns, rows, _console_notes(experiment, order), grouped=True)
+
+
+def _group(experiment: Experiment, technique: str) -> str:
+    """Return a technique with what it entitles each tenant to, where that is the same for every number of them."""
+    points = [point for point in experiment.points if point.technique == technique]
+    entitlements = {point.row.entitlement for point in points if point.row is not None}
+    known = entitlements.pop() if len(entitlements) == 1 else ""
+    return f"{points[0].label}, each may use {known}" if known else points[0].label
+
+
+def _console_figures(point: Point) -> tuple[Cell, ...]:
+    if point.row is None:
+        # The reasons are among the warnings below.
+        return (Cell("invalid", tone="fail"), *(Cell(wording.DASH) for _ in CONSOLE_FIGURES[1:]))
+    figures = {column.key: FIGURES[column.key](point.row) for column in CONSOLE_FIGURES}
+    cells = {key: figure_cell(figure, with_interval=False) for key, figure in figures.items()}
+    cells["slowdown"] = _slowdown_cell(point.row.slowdown)
+    if point.tenants == 1:
+        cells["jain"] = Cell("")  # nobody to be unfair to
+    return tuple(cells.values())
+
+
+def _slowdown_cell(figure: SharedFigure) -> Cell:
+    """Return e.g. `1.57× (1.42 to 1.73)`; of one tenant it is 1 by definition and has no interval."""
+    value, low, high = scaled(figure)
+    if value is None:
+        return Cell(wording.DASH)
+    interval = "" if low is None or high is None else f" ({digits(low, 3)} to {digits(high, 3)})"
+    return Cell(f"{digits(value, 3)}×{interval}", value, low, high)
 
 
 def _console_notes(experiment: Experiment, order: Sequence[tuple[Point, SharedRow, str]]) -> tuple[str, ...]:
     """Return what must be read with the answer, in one line each."""
     record, valid = experiment.record, [cell for cell in experiment.record.cells if cell.valid]
     notes = [f"Claim: {record.claim}."] if record.claim else []
+    threads = sorted({result.threads for cell in valid for result in cell.results if result.threads})
+    if threads and record.device == "cpu" and not any("thread" in row.entitlement for _, row, _ in order):
+        notes.append(f"Threads per tenant: {', '.join(map(str, threads))}.")
     repeats = sorted({row.repeats for _, row in experiment.measured})
     if repeats:
         count = f"{repeats[0]} to {repeats[-1]} repeats" if len(repeats) > 1 else wording.counted(repeats[0], "repeat")
-        notes.append(f"In brackets: the 95 % interval over {count}. Slowdown: against one tenant.")
-    if len({row.entitlement for _, row, _ in order}) > 1:
-        notes.append("The techniques entitle a tenant to unequal parts of the device.")
-    threads = sorted({result.threads for cell in valid for result in cell.results if result.threads})
-    if threads and record.device == "cpu":
-        notes.append(f"Threads of each tenant: {', '.join(map(str, threads))}, whatever their number.")
+        together = "all/s: inferences of all tenants together."
+        notes.append(f"Slowdown: against one tenant, with its 95 % interval over {count}; {together}")
+    # A claim of ours says it already.
+    stand_ins = [name for name in dict.fromkeys(point.technique for point in experiment.points) if is_stand_in(name)]
+    if stand_ins and "stand-in" not in record.claim:
+        notes.append(stand_in_note(stand_ins))
     checks = [abs(cell.cross_check.difference_percent) for cell in valid if cell.cross_check is not None]
     if checks:
         cells = wording.counted(len(checks), "cell")
-        notes.append(f"Prometheus, asked in {cells}, differs by at most {percent(max(checks))}.")
+        notes.append(f"Prometheus ({cells}) differs from these means by at most {percent(max(checks))}.")
     if any(wording.finite(row.p99_ms.value) is None for _, row, _ in order):
         notes.append(wording.short_floors_note())
     return tuple(notes)
+
+
+def stand_in_note(techniques: Sequence[str]) -> str:
+    """Return what a stand-in is."""
+    verb = "is a stand-in" if len(techniques) == 1 else "are stand-ins"
+    return f"{wording.joined(techniques)} {verb}: the same experiment on a CPU, not a GPU sharing technique."
 
 
 def _answer_row(point: Point, standing: str) -> tuple[Cell, ...]:
@@ -199,7 +260,7 @@ def pods_table(experiment: Experiment) -> Table | None:
     )  # fmt: skip
     notes = [_entitlements(experiment, label) for label in labels]
     title = experiment.titled(f"mean inference time in {name} by number of {word}s")
-    table = Table("pods", title, (TECHNIQUE, *columns), rows, tuple(note for note in notes if note))
+    table = Table("pods", title, (TECHNIQUE, *columns), rows, tuple(note for note in notes if note), detail=True)
     return replace(table, console=(replace(table, notes=()),))
 
 

@@ -15,6 +15,7 @@ from gputax.report.comparison_sections import (
     pairs_section,
     settings_table,
 )
+from gputax.report.duet import duet_brief
 from gputax.report.fingerprints import evidence_table, fingerprint_table
 from gputax.report.grouping import Measured, compared, measured_cells, pairs_of
 from gputax.report.model import Chart, Fact, Report, Section, Table
@@ -97,6 +98,7 @@ def build_report(sources: Sources) -> Report:
         sections=tuple(section for section in sections if section is not None),
         warnings=warnings_of(sources),
         remarks=remarks_of(sources),
+        brief=duet_brief(sources.comparisons[0].comparison, pairs) if _lone_comparison(sources) else None,
         commands=commands_of(sources),
         sources=_places(sources),
         measured=measured,
@@ -112,6 +114,10 @@ def _question(sources: Sources, answers: Sequence[LayerAnswer], shared: Sequence
     if shared:
         found.append(sharing_question(shared))
     return " ".join(found) or "What was measured?"
+
+
+def _lone_comparison(sources: Sources) -> bool:
+    return len(sources.comparisons) == 1 and not sources.runs and not sources.sharing
 
 
 def _failures(sources: Sources) -> bool:

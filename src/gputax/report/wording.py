@@ -44,8 +44,9 @@ MARKS: dict[Verdict, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", 
 def metric_overhead(metric: ComparedMetric) -> str:
     """Return the overhead with its interval, in the unit of its budget."""
     if metric.budget_unit == "ms" and finite(metric.overhead_absolute) is not None:
-        return overhead(metric.overhead_absolute, metric.ci95_absolute, "ms")
-    return overhead(metric.overhead_percent, metric.ci95_percent, "%")
+        return overhead(metric.overhead_absolute, metric.ci95_absolute, "ms", metric.budget)
+    in_percent = metric.budget if metric.budget_unit == "%" else None
+    return overhead(metric.overhead_percent, metric.ci95_percent, "%", in_percent)
 
 
 def overhead_beside(metric: ComparedMetric) -> str:

@@ -310,7 +310,7 @@ def test_a_warning_is_told_once_with_its_worst_case() -> None:
 
 def test_stand_ins_are_explained_and_real_techniques_are_not() -> None:
     (first,) = [section.intro for section in report_of(sharing_record()).sections if section.name == "sharing"]
-    assert first.startswith("cpu-shared and cpu-quota are stand-ins: no technique of GPUs")
+    assert first.startswith("cpu-shared and cpu-quota are stand-ins: the same experiment on a CPU")
     (second,) = [section.intro for section in report_of(gpu_record()).sections if section.name == "sharing"]
     assert "stand-in" not in second
 

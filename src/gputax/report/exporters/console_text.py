@@ -90,15 +90,8 @@ class Screen:
         else:
             for line in grid.lines(layout):
                 self.line(line)
-        for row in table.shown_rows:
-            reasons = [cell.detail for cell in row if len(cell.detail) > SHORT_DETAIL]
-            if reasons:
-                names = [
-                    cell.text
-                    for cell, column in zip(row[:2], table.shown_columns, strict=False)
-                    if cell.text != DASH and (not solid(column) or column.key == "tenants")
-                ]
-                self.say(f"{', '.join(names)}: {'; '.join(reasons)}", "dim")
+        for reason, names in reasons_of(table).items():
+            self.say(f"{'; '.join(names)}: {reason}", "dim")
         self.notes(table.notes)
 
     def notes(self, notes: Iterable[str]) -> None:
@@ -233,6 +226,21 @@ class Grid:
             yield line
 
 
+def reasons_of(table: Table) -> dict[str, list[str]]:
+    """Return what is said below the table, each reason once with the rows that share it."""
+    found: dict[str, list[str]] = {}
+    for row in table.shown_rows:
+        reasons = [cell.detail for cell in row if len(cell.detail) > SHORT_DETAIL]
+        if reasons:
+            names = [
+                cell.text
+                for cell, column in zip(row[:2], table.shown_columns, strict=False)
+                if cell.text != DASH and (not solid(column) or column.key == "tenants")
+            ]
+            found.setdefault("; ".join(reasons), []).append(", ".join(names))
+    return found
+
+
 def solid(column: Column) -> bool:
     """Whether the column is never wrapped: a number that lost its end is a wrong number."""
     return column.align == "right" or column.key == "verdict"
@@ -260,15 +268,19 @@ def write_console(report: Report, stream: TextIO, extent: Extent = "all", width:
     NO_COLOR and pipes get plain text.
     """
     screen = Screen(stream, width)
-    if report.answer_table is None:
-        screen.say(report.title, "bold")
-    for answer in (report.answer, *report.more_answers):
-        _say(screen, answer)
-    tables = [] if report.answer_table is None else [report.answer_table]
+    tables: list[Table] = []
+    if report.brief is not None:
+        screen.table(report.brief.table)
+    else:
+        if report.answer_table is None:
+            screen.say(report.title, "bold")
+        for answer in (report.answer, *report.more_answers):
+            _say(screen, answer)
+        tables += [] if report.answer_table is None else [report.answer_table]
     notes: list[str] = []
     if extent != "answer":
         for section in report.sections:
-            if not section.folded:
+            if not section.folded and not (report.brief is not None and section.name == "metrics"):
                 own = [*(chart.table for chart in section.charts if chart.table is not None), *section.tables]
                 tables += own
                 # A table with a form for the console has its own, shorter notes.
@@ -278,10 +290,11 @@ def write_console(report: Report, stream: TextIO, extent: Extent = "all", width:
             screen.say("")
             screen.table(table)
     screen.notes(notes)
-    screen.say("")
-    for fact in report.facts:
+    if report.brief is None or tables:
+        screen.say("")
+    for fact in report.facts if report.brief is None else report.brief.facts:
         _say(screen, fact)
-    for warning in report.warnings:
+    for warning in report.warnings if extent == "all" else report.remarks:
         _say(screen, Fact(f"Warning: {warning.text}", warning.tone))
 
 

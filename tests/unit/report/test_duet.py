@@ -1,0 +1,84 @@
+"""The block that answers a duet on a console: the range that decided, noise and evidence, in about ten lines."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from gputax.report.duet import range_used
+from gputax.report.exporters.console_text import write_console
+from gputax.report.story import report_on
+from gputax.results.documents.base import WarningRecord
+from gputax.results.documents.comparison import Comparison, Resolution
+from tests.builders.documents import comparison, metric, p99, side
+
+CELL = {"scenario": "single-stream", "batch_size": 1}
+PASSED = "upper bound 3.61 % is below the budget of 5 % (one-sided 95 %)"
+COUNTED = {"layer": "proxy", "active": True, "calls_by_worker": 1_204_331, "calls_by_proxy": 1_204_331}
+
+
+def document(**changes: Any) -> Comparison:
+    sides = (
+        side("bare").model_copy(update={"evidence": {"layer": "none", "active": True}}),
+        side("k8s+proxy").model_copy(update={"evidence": COUNTED}),
+    )
+    values: dict[str, Any] = {"sides": sides, "settings": {"restarts": 3, "seconds": 5.2}}
+    rows = (metric(**CELL, reason=PASSED), p99(**CELL, verdict="pass", reason="upper bound 1.2 ms is below the budget"))
+    return comparison(*rows, **{**values, **changes})
+
+
+def shown(document: Comparison, width: int = 80) -> str:
+    stream = io.StringIO()
+    write_console(report_on(document), stream, "screen", width)
+    return stream.getvalue()
+
+
+def test_one_workload_is_answered_in_ten_lines() -> None:
+    lines = shown(document(warnings=())).splitlines()
+    assert len(lines) <= 10, lines
+    assert "k8s+proxy vs bare · resnet50 single-stream · CPU (Test CPU), not a GPU · " in " ".join([*lines, ""])
+    assert "in 5 s, 3 restarts" in " ".join(lines[:2])
+    (row,) = [line for line in lines if line.startswith("throughput")]
+    assert row.endswith("+3.2 %   ≤ 3.6 %     5 %  ✓ pass")
+    assert "Evidence: k8s+proxy: 1,204,331 calls counted on both sides." in lines
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (PASSED, "≤ 3.6 %"),
+        ("lower bound 5.04 % is above the budget of 5 % (one-sided 95 %)", "≥ 5.04 %"),
+        ("lower bound 3.01e+03 % is above the budget of 5 % (one-sided 95 %)", "≥ 3,010 %"),
+        ("the budget of 5 % lies between -4.13 and 10.5 % (one-sided 95 %)", "−4.1 to 10.5 %"),
+        ("the budget of 5 % lies above 0.3 %, and no upper bound is known", "from 0.30 %"),
+        ("somebody wrote this by hand", "95 % CI +2.6 to +3.9"),
+    ],
+)
+def test_the_range_is_the_one_that_decided(reason: str, text: str) -> None:
+    assert range_used(metric(reason=reason)) == text
+
+
+def test_a_verdict_that_was_withheld_says_why() -> None:
+    reason = f"the machine was busy; otherwise this would be a pass: {PASSED}"
+    text = shown(document(metrics=(metric(**CELL, verdict="inconclusive", reason=reason, pairs_needed=None),)))
+    assert "throughput: the machine was busy\n" in text
+
+
+def test_a_control_that_found_what_is_not_there_is_marked() -> None:
+    control = Resolution(
+        half_width_percent=9.5, ci95_percent=(-18.8, -1.8), pairs=194, seconds=3.0, contains_zero=False
+    )
+    text = shown(document(resolution=control))
+    assert "Noise: ±9.5 % (A against A, 194 pairs in 3 s); 95 % CI −18.8 to −1.8, without 0.\n" in text
+
+
+def test_each_kind_of_warning_is_one_line_with_its_worst_value() -> None:
+    busy = [WarningRecord(code="busy-neighbours", text=f"{v} % used by others", value=v) for v in (40.0, 182.0)]
+    pairs = [WarningRecord(code="pairs", text=text) for text in ("drift: it moved", "outliers, kept: 3 pairs")]
+    text = shown(document(warnings=tuple(busy + pairs)))
+    assert text.count("Warning: ") == 3
+    assert "up to 182 %" in text
+    assert "drift: it moved" in text
+    assert "outliers, kept" in text
