@@ -14,7 +14,7 @@ from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import Comparison, Resolution
 from tests.builders.documents import comparison, metric, p99, side
 
-CELL = {"scenario": "single-stream", "batch_size": 1}
+CELL: dict[str, Any] = {"scenario": "single-stream", "batch_size": 1}
 PASSED = "upper bound 3.61 % is below the budget of 5 % (one-sided 95 %)"
 COUNTED = {"layer": "proxy", "active": True, "calls_by_worker": 1_204_331, "calls_by_proxy": 1_204_331}
 
