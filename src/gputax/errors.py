@@ -1,11 +1,11 @@
 """Every way gputax can fail, as one tree.
 
 GputaxError            1    what happened, where, what to do next
-├── UsageError         2    the command itself cannot be right
-├── PreflightError     3    noticed before any load was applied
+├── UsageError         2    the command line is invalid
+├── PreflightError     3    a requirement is missing; nothing was measured
 ├── CellError          4    one cell failed; the others are kept
-│   ├── EngineError    4    the workload threw while it was measured
-│   └── WorkerError    4    the worker died, hung or spoke nonsense
+│   ├── EngineError    4    the workload raised during the measurement
+│   └── WorkerError    4    the worker died, hung or broke the protocol
 ├── ResultsError       5    results on disk or from LoadGen are not valid
 └── Interrupted      130    stopped by the user or the system
 """
@@ -30,7 +30,7 @@ class GputaxError(Exception):
         self.next_step = next_step
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error as it travels over the worker's pipe and into `--json`."""
+        """Return the error as sent over the worker's pipe and printed by `--json`."""
         return {
             "kind": type(self).__name__,
             "what": self.what,
@@ -41,13 +41,13 @@ class GputaxError(Exception):
 
 
 class UsageError(GputaxError):
-    """The command line, a suite or a name in it cannot be right."""
+    """The command line, a suite or a name in it is invalid."""
 
     exit_code = 2
 
 
 class PreflightError(GputaxError):
-    """Something that the run needs is missing; nothing was measured."""
+    """A requirement of the run is missing; nothing was measured."""
 
     exit_code = 3
 
@@ -59,7 +59,7 @@ class CellError(GputaxError):
 
 
 class EngineError(CellError):
-    """The engine threw while the workload ran."""
+    """The engine raised an exception while the workload ran."""
 
 
 class WorkerError(CellError):
@@ -73,7 +73,7 @@ class ResultsError(GputaxError):
 
 
 class Interrupted(GputaxError):
-    """SIGINT or SIGTERM arrived; what was measured is kept."""
+    """SIGINT or SIGTERM arrived; completed measurements are kept."""
 
     exit_code = 130
 
@@ -106,7 +106,7 @@ def error_from_dict(data: dict[str, Any]) -> GputaxError:
 def unknown_name(
     kind: str, name: str, known: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
 ) -> UsageError:
-    """Return the error for a name that is not in `known`, with the one that was meant where that is clear."""
+    """Return the error for a name that is not in `known`, with a suggestion if one is close."""
     names = list(known)
     meant = _meant(name.lower(), names, synonyms)
     hint = f"did you mean {meant!r}? " if meant else ""
@@ -114,7 +114,7 @@ def unknown_name(
 
 
 def _meant(name: str, names: list[str], synonyms: Mapping[str, str]) -> str:
-    """Return what others call so, what begins so, or what is spelled nearly so; a wrong hint is worse than none."""
+    """Return a synonym, a completion or a near spelling of `name`; no hint is better than a wrong one."""
     if name in synonyms:
         return synonyms[name]
     longer = [each for each in names if name and each.lower().startswith(name)]

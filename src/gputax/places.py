@@ -1,4 +1,4 @@
-"""The registry of environments and of places that share a device, and what a command made there and must remove."""
+"""The registry of environments and shared places, and the cluster objects that a command created and must delete."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 Needs = Literal["this machine", "options", "cluster"]
-"""What an environment is made from: its driver; also its name and options; also the run's pods in a cluster."""
+"""Constructor arguments: only the driver; name and options as well; or the run's pods in a cluster too."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One environment: its name and the class that starts workers there, imported when it is used."""
+    """One environment: its name and the class that starts workers there, imported on first use."""
 
     name: str
     needs: Needs
@@ -83,7 +83,7 @@ LOCAL_SYNONYMS = {name: meant for name, meant in SYNONYMS.items() if meant in LO
 
 
 class Places:
-    """Opened by a command that starts workers, closed when it ends; environments of this machine need nothing of it."""
+    """Context of a command that starts workers, closed when it ends; local environments do not need it."""
 
     def __init__(self, options: EnvironmentOptions | None = None, say: Say = lambda text: None) -> None:
         self.options = options or EnvironmentOptions()
@@ -92,7 +92,7 @@ class Places:
         self._run_id = ""
 
     def pods(self, options: EnvironmentOptions) -> RunPods:
-        """Return the run's pods in the cluster and namespace that the options name."""
+        """Return the run's pods in the cluster and namespace given by the options."""
         from gputax.kubernetes.pods import RunPods, new_run_id
 
         self._run_id = self._run_id or new_run_id()
@@ -102,15 +102,15 @@ class Places:
         return self._pods[key]
 
     def files(self) -> dict[str, str]:
-        """Return the manifests and logs that came home, by their names in a result directory."""
+        """Return the collected manifests and logs, keyed by file name in the result directory."""
         return {name: text for pods in self._pods.values() for name, text in pods.files().items()}
 
     def api_calls(self) -> int:
-        """Return how many requests went to API servers."""
+        """Return the number of requests sent to API servers."""
         return sum(pods.cluster.calls for pods in self._pods.values())
 
     def close(self) -> None:
-        """Remove everything that was made; may be called twice."""
+        """Delete everything that was created; safe to call twice."""
         for pods in self._pods.values():
             pods.close()
 
@@ -127,9 +127,9 @@ def environment_named(
     places: Places | None = None,
     options: EnvironmentOptions | None = None,
 ) -> Environment:
-    """Return the environment that a name such as `bare` stands for, with the driver that its programs shall find.
+    """Return the environment with this name, such as `bare`, set up so that its programs load the given driver.
 
-    What it makes is in `places`, for whoever opened them to remove; `options` are the places' own where none are given.
+    Objects that it creates belong to `places` and are deleted when those close. `options` default to those of `places`.
     """
     row = _row(name)
     chosen = options or (places.options if places else EnvironmentOptions())
@@ -148,7 +148,7 @@ def environment_named(
 
 
 def local_environment(name: str, driver: DriverChoice | None = None) -> LocalEnvironment:
-    """Return an environment of this machine."""
+    """Return a local environment."""
     if name not in LOCAL_ENVIRONMENTS:
         raise unknown_name("environment of this machine", name, LOCAL_ENVIRONMENTS, LOCAL_SYNONYMS)
     environment: LocalEnvironment = ROWS[name].load()(driver)
@@ -156,7 +156,7 @@ def local_environment(name: str, driver: DriverChoice | None = None) -> LocalEnv
 
 
 def refuse_unknown(name: str) -> None:
-    """Refuse a name that no environment has; `ssh:` takes any host."""
+    """Raise UsageError for an unknown environment; `ssh:` accepts any host."""
     _row(name)
 
 
@@ -169,7 +169,7 @@ def _row(name: str) -> Row:
 
 
 def shared_place(name: str, options: EnvironmentOptions, say: Say, *, proxy_memory_mb: int = 0) -> SharedPlace:
-    """Return where tenants share a device; `proxy_memory_mb` limits each behind a GPU proxy of our own (0: none)."""
+    """Return the place where tenants share a device; `proxy_memory_mb` limits each tenant of a GPU proxy (0: none)."""
     match name:
         case "bare":
             from gputax.sharing.bare.place import BareShared
@@ -184,12 +184,12 @@ def shared_place(name: str, options: EnvironmentOptions, say: Say, *, proxy_memo
 
 
 def _refuse_silent_cluster(options: EnvironmentOptions) -> None:
-    """Raise at once where no cluster answers: no technique is at fault, and none would work."""
+    """Fail early if the cluster does not answer: otherwise every technique would fail for the same reason."""
     from gputax.kubernetes.client import Cluster, ForbiddenError
 
     cluster = Cluster(options.context, options.namespace)
     try:
-        with contextlib.suppress(ForbiddenError):  # a cluster that forbids to read its version has answered
+        with contextlib.suppress(ForbiddenError):  # a 403 is an answer
             cluster.version()
     finally:
         cluster.close()

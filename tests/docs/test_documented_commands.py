@@ -73,7 +73,7 @@ def test_commands_for_a_cluster_are_understood_and_say_that_there_is_none(
         fast += ["--engine", "synthetic"] if fast and "--workload" not in words else []
         done = gputax(*words[1:], *fast, KUBECONFIG=str(tmp_path / "none"))
         assert done.returncode == 3, done.stderr
-        assert "there is no kubeconfig" in done.stdout + done.stderr
+        assert "no kubeconfig found" in done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -113,5 +113,5 @@ def test_a_host_without_gputax_is_told_before_anything_is_measured(host: dict[st
     remote = "/usr/bin/python3 -S -m gputax.worker"
     done = gputax("--env", "ssh:gpu-box", "--remote-command", remote, *SYNTHETIC, environ=host, cwd=tmp_path)
     assert done.returncode == 3
-    assert "there is no gputax on gpu-box" in done.stderr
+    assert "gputax is not installed on gpu-box" in done.stderr
     assert "--remote-command" in done.stderr

@@ -118,7 +118,7 @@ def test_a_job_that_measured_nothing_says_so(cloud: Cloud) -> None:
     cloud.api.behaviour, cloud.api.log = "invalid", "Traceback"
     code, output = deploy(cloud, "--device", "cpu")
     assert code == 5
-    assert "no results to bring home" in output
+    assert "no results to collect" in output
     assert "kubectl -n gputax logs job/gpu-benchmark-baseline" in output
 
 
@@ -129,7 +129,7 @@ def test_a_namespace_that_is_being_deleted_is_waited_for(cloud: Cloud) -> None:
     threading.Timer(3.0, lambda: cloud.api.drop(path)).start()
     code, output = deploy(cloud, "--device", "cpu")
     assert code == 0, output
-    assert "waits until the old one is gone" in output
+    assert "waiting until the old one is deleted" in output
     assert cloud.state()["steps"]["namespace"]["ours"] is True
 
 
@@ -149,7 +149,7 @@ def test_a_namespace_of_others_and_their_pods_stay(cloud: Cloud) -> None:
     assert deploy(cloud, "--device", "cpu")[0] == 0
     away = cloud.gputax("destroy", "--yes", KUBECONFIG=str(cloud.home / "kubeconfig"))
     assert away.returncode == 0, away.stderr
-    assert "it was there before" in away.stderr
+    assert "it existed before" in away.stderr
     assert cloud.api.named("Namespace") == ["gputax"]
 
 
@@ -160,7 +160,7 @@ def foreign_job(run_id: str) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
 
 
-@pytest.mark.parametrize(("run_id", "whose"), [("0badcafe", "another deployment"), ("", "no gputax made")])
+@pytest.mark.parametrize(("run_id", "whose"), [("0badcafe", "another deployment"), ("", "not created by gputax")])
 def test_a_job_of_others_is_neither_replaced_nor_removed(cloud: Cloud, run_id: str, whose: str) -> None:
     cloud.api.objects[JOB] = foreign_job(run_id)
     code, output = deploy(cloud, "--device", "cpu")
@@ -179,7 +179,7 @@ def test_a_job_that_a_colleague_put_in_our_place_stays(cloud: Cloud) -> None:
     cloud.api.objects[JOB] = foreign_job("0badcafe")
     away = cloud.gputax("destroy", "--yes", KUBECONFIG=str(cloud.home / "kubeconfig"))
     assert away.returncode == 0, away.stderr
-    assert "keeps Job gpu-benchmark-baseline: another deployment made it" in away.stderr
+    assert "keeping Job gpu-benchmark-baseline: another deployment created it" in away.stderr
     assert cloud.api.named("Job") == ["gpu-benchmark-baseline"]
 
 
@@ -191,7 +191,7 @@ def test_a_namespace_that_we_made_stays_while_others_keep_something_in_it(cloud:
         cloud.api.objects[path] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {}}
     away = cloud.gputax("destroy", "--yes", KUBECONFIG=str(cloud.home / "kubeconfig"))
     assert away.returncode == 0, away.stderr
-    assert "keeps Namespace gputax: ConfigMap theirs in it, of others" in away.stderr
+    assert "keeping Namespace gputax: it contains ConfigMap theirs, created by others" in away.stderr
     assert cloud.api.named("Job") == []
     assert cloud.api.named("Namespace") == ["gputax"]
 
@@ -226,10 +226,10 @@ def test_another_cluster_behind_the_same_kubeconfig_is_refused(cloud: Cloud) -> 
     (cloud.home / "kubeconfig").write_text(json.dumps(kubeconfig))
     away = cloud.gputax("destroy", "--yes", KUBECONFIG=str(cloud.home / "kubeconfig"))
     assert away.returncode != 0
-    assert "this deployment went to" in away.stderr
+    assert "this deployment is on" in away.stderr
     status = cloud.gputax("status", KUBECONFIG=str(cloud.home / "kubeconfig"))
     assert status.returncode == 0
-    assert "this deployment went to" in status.stdout
+    assert "this deployment is on" in status.stdout
 
 
 def test_rerun_replaces_the_results_and_others_are_never_overwritten(cloud: Cloud) -> None:
@@ -243,7 +243,7 @@ def test_rerun_replaces_the_results_and_others_are_never_overwritten(cloud: Clou
     (strange / "benchmark_results.json").write_text("{}")
     code, output = deploy(cloud, "--device", "cpu", "--out", "results/strange")
     assert code == 2
-    assert "results of something else" in output
+    assert "already contains other results" in output
 
 
 def test_a_log_without_a_result_block_is_kept_and_told(cloud: Cloud) -> None:

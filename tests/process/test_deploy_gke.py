@@ -96,7 +96,7 @@ FAILURES = {
         "gcloud billing projects link my-project-1",
     ),
     "docker build": ("build", "Cannot connect to the Docker daemon at unix:///var/run/docker.sock", "start docker"),
-    "configure-docker": ("push", "ERROR: something nobody has seen", "the same command goes on"),
+    "configure-docker": ("push", "ERROR: something nobody has seen", "run the same command to resume"),
     "docker push": ("push", "denied: Permission missing", "gcloud auth configure-docker us-central1-docker.pkg.dev"),
     "clusters create": ("cluster", "ERROR: Quota 'CPUS' exceeded. Limit: 8.0 in region", "describe us-central1"),
     "node-pools create": ("gpu-pool", "ERROR: ZONE_RESOURCE_POOL_EXHAUSTED", "another --zone"),
@@ -144,7 +144,7 @@ def test_an_interrupt_in_the_middle_can_be_resumed(cloud: Cloud, match: str) -> 
     cloud.fail(match, hang=True)
     code, output = cloud.interrupted(*DEPLOY)
     assert code == 130, output
-    assert "the same command goes on from here" in output
+    assert "run the same command to resume" in output
     assert "interrupted" in steps_of(cloud).values()
     assert json.loads(cloud.gputax("status", "--json").stdout)["status"] == "INTERRUPTED"
     again = cloud.gputax(*DEPLOY)
@@ -171,7 +171,7 @@ def test_two_deploys_of_one_deployment_do_not_meet(cloud: Cloud) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = cloud.gputax(*DEPLOY)
     assert done.returncode == 3
-    assert "another gputax is at work" in done.stderr
+    assert "another gputax command is using" in done.stderr
 
 
 def test_a_dry_run_touches_nothing(cloud: Cloud) -> None:
@@ -277,10 +277,10 @@ def test_what_was_there_before_is_not_removed(cloud: Cloud) -> None:
     )
     done = cloud.gputax(*DEPLOY)
     assert done.returncode == 0, done.stderr
-    assert "is there already" in done.stderr
+    assert "already exists" in done.stderr
     away = cloud.gputax("destroy", "--yes")
     assert away.returncode == 0, away.stderr
-    assert "it was there before" in away.stderr
+    assert "it existed before" in away.stderr
     world = cloud.world()
     assert world["clusters"]
     assert world["repositories"]
@@ -302,7 +302,7 @@ def test_destroy_is_safe_when_half_is_gone_and_goes_on_after_a_failure(cloud: Cl
     (cloud.home / "world.json").write_text(json.dumps(by_hand))
     again = cloud.gputax("destroy", "--yes")
     assert again.returncode == 0, again.stderr
-    assert "gone already" in again.stderr
+    assert "already removed" in again.stderr
 
 
 def test_scale_to_zero_ends_the_gpu_and_keeps_the_cluster(cloud: Cloud) -> None:

@@ -97,7 +97,7 @@ def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
         (["--env", "bear", "--", "true"], "did you mean 'bare'?"),
         (["--device", "cpu", "--", "true"], "unknown device 'cpu'"),
         (["--env", "bare"], "Missing argument"),
-        (["--libcuda", "/nowhere", "--", "true"], "names no library"),
+        (["--libcuda", "/nowhere", "--", "true"], "no such library"),
     ],
 )
 def test_mistakes(gputax: Gputax, words: list[str], complaint: str) -> None:
@@ -166,7 +166,7 @@ def test_no_proxy_says_how_to_start_one(gputax: Gputax, tmp_path: Path) -> None:
 
 
 def test_a_backend_that_is_no_driver_is_told(gputax: Gputax, tmp_path: Path) -> None:
-    (tmp_path / "libcuda.so.1").write_text("no library")
+    (tmp_path / "libcuda.so.1").write_text("no such library")
     done = gputax("proxy", "start", "--socket", str(tmp_path / "s"), "--backend", "libcuda.so.1")
     assert done.returncode == 3
     assert "did not start" in done.stderr

@@ -169,7 +169,7 @@ def test_without_permission_a_named_quota_is_refused_and_a_default_one_is_left_o
         pytest.skip(f"control groups cannot be made read-only here: {tried.stderr}")
     named = call("--tech", "cpu-quota")
     assert named.returncode == 3, named.stderr
-    assert "no control group with a CPU quota may be made here: Read-only file system" in named.stderr
+    assert "cannot create a control group with a CPU quota: Read-only file system" in named.stderr
     assert "Delegate=yes" in named.stderr
     assert not (tmp_path / "o").exists()
     default = call()

@@ -39,7 +39,7 @@ SMOKE: dict[str, tuple[tuple[str, ...], set[int], str]] = {
     "client": ((*CLIENT, *ENGINE, "--json"), {0}, "inferences"),
     "report": (("out", "--format", "table"), {0}, "single-stream"),
     "exec": (("--env", "bare", "--device", "software", "--", "sh", "-c", "echo here"), {0}, "here"),
-    "proxy": (("status", "--socket", "nowhere"), {3}, "no GPU proxy answers here"),
+    "proxy": (("status", "--socket", "nowhere"), {3}, "no GPU proxy answers"),
     "deploy": (("gke", "--project", "my-project-1", "--dry-run"), {0}, "gcloud"),
     "status": ((), {2}, NO_DEPLOYMENT),
     "collect": ((), {2}, NO_DEPLOYMENT),

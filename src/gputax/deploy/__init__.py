@@ -1,1 +1,1 @@
-"""A deployment's life on a cluster: plan, run, status, cost, collect, tear down."""
+"""Deployments of the benchmark to a cluster: plan, run, status, cost, collect, tear down."""

@@ -1,4 +1,4 @@
-"""What a deployment needs from the outside: programs to call and one cluster's API; a test plays either."""
+"""The external tools of a deployment: programs to call and one cluster's API; tests replace both."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class ClusterAccess(Protocol):
         """Return the objects of a kind."""
 
     def delete(self, kind: str, name: str, *, namespace: str = "") -> bool:
-        """Delete one object; False where it was gone."""
+        """Delete one object; return False if it did not exist."""
 
     def log(self, pod: str, *, tail_lines: int | None = None, namespace: str = "") -> str:
         """Return a pod's log."""
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
 
 
 class Tools(Protocol):
@@ -64,11 +64,11 @@ class Tools(Protocol):
         """Wait."""
 
     def seconds(self) -> float:
-        """Return a clock that only goes forward."""
+        """Return the time of a monotonic clock."""
 
 
 class RealTools:
-    """The real ones; `kubeconfig` is the deployment's own file where it has one."""
+    """The real tools; `kubeconfig` is the deployment's own file, if it has one."""
 
     def __init__(
         self, kubeconfig: str = "", context: str = "", namespace: str = "default", expected_server: str = ""
@@ -88,7 +88,7 @@ class RealTools:
         return processes.ask(command)
 
     def cluster(self) -> Cluster:
-        """Connect once, and to no other cluster than the one that the deployment went to."""
+        """Connect once; raise if the context points to another cluster than the deployment's."""
         if self._cluster is None:
             from gputax.kubernetes.client import Cluster
 
@@ -97,15 +97,15 @@ class RealTools:
             found = Cluster(self._context, self._namespace)
             if self._expected_server and found.server != self._expected_server:
                 raise PreflightError(
-                    f"this deployment went to {self._expected_server}, but the context now leads to {found.server}",
+                    f"this deployment is on {self._expected_server}, but the context now points to {found.server}",
                     where=f"context {self._context}",
-                    next_step="export KUBECONFIG=FILE with the kubeconfig of that cluster",
+                    next_step="set KUBECONFIG to the kubeconfig of that cluster",
                 )
             self._cluster = found
         return self._cluster
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None

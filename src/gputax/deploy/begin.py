@@ -1,4 +1,4 @@
-"""Begin a deployment, or go on with the one that lies there; refuse to mix two."""
+"""Start a deployment or resume an existing one; two deployments cannot share a directory."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from gputax.deploy.collection import at_home, foreign_results
 from gputax.deploy.state import Deployment, State, StepRecord, now_text
 from gputax.errors import UsageError
 
-# Steps that belong to one run of the benchmark; all before them belong to the place.
+# Steps of one run of the benchmark; all earlier steps set up the cluster.
 RUN_STEPS = ("job", "run", "collect")
 
 
 def begin_state(
     provider: str, choices: Mapping[str, Any], deployment: Deployment, idle_limit_s: float, rerun: bool
 ) -> State:
-    """Return the state to go on with; it is written only after the user's consent."""
+    """Return the state to continue with; it is written only after the user confirms."""
     out = deployment.results
     if not deployment.exists():
         if foreign_results(deployment):
             raise UsageError(
-                "results of something else lie here", where=str(out), next_step=f"choose another --out, not {out}"
+                "the directory already contains other results",
+                where=str(out),
+                next_step=f"choose another --out, not {out}",
             )
         return _take(deployment, State(provider, new_run_id(), now_text(), choices, idle_limit_s))
     state = deployment.state
@@ -33,20 +35,20 @@ def begin_state(
     if state.destroyed_at:
         if home and not rerun:
             raise UsageError(
-                "results of an earlier deployment lie here",
+                "the directory contains results of an earlier deployment",
                 where=str(out),
-                next_step="another --out, or --rerun to replace them",
+                next_step="use another --out, or --rerun to replace them",
             )
         fresh_state = State(provider, new_run_id(), now_text(), choices, idle_limit_s, earlier_runs=_runs(state))
         return _take(deployment, fresh_state)
     if _place_differs(state, provider, choices):
         raise UsageError(
-            f"another deployment lies here ({_differences(state, provider, choices)})",
+            f"the directory contains another deployment ({_differences(state, provider, choices)})",
             where=str(out),
-            next_step=f"another --out, or gputax destroy --out {out} first",
+            next_step=f"use another --out, or run gputax destroy --out {out} first",
         )
     if rerun or state.choices["benchmark"] != choices["benchmark"]:
-        # Another image or size, or once more: a new run in the same place.
+        # A different benchmark or --rerun: a new run on the same cluster.
         kept = {name: record for name, record in state.steps.items() if name not in RUN_STEPS}
         job = state.record("job")
         fresh = {"job": StepRecord(ours=True)} if job.ours else {}
@@ -79,5 +81,5 @@ def _differences(state: State, provider: str, choices: Mapping[str, Any]) -> str
 
 
 def new_run_id() -> str:
-    """Return a short id that fits a label."""
+    """Return a short id that is valid as a label."""
     return secrets.token_hex(4)

@@ -1,4 +1,4 @@
-"""The steps that every provider ends with: namespace, Job, its run, and the results at home."""
+"""The last steps of every provider: namespace, Job, run, and collecting the results."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from gputax.deploy.plan import ApplyObjects, AwaitJob, CollectResults, JobSucceeded, ObjectsExist, ResultsAtHome, Step
 from gputax.kubernetes.objects import GPU_RESOURCE, PodPlan, Size, job, namespace, suite_words
 
-# The quick suite is measured in under 90 s on two cores, the seeds' sizes took their users 5 to 10 minutes.
+# Measured: the quick suite takes under 90 s on two cores; runs of the standard size take 5 to 10 minutes.
 EXPECTED_S = {"quick": 120.0, "standard": 600.0, "mlperf": 6 * 3600.0}
 
 
 @dataclass(frozen=True)
 class BenchmarkChoices:
-    """What the Job runs and how much it gets."""
+    """What the Job runs, and its resources."""
 
     suite: str = "standard"
     workload: str = "resnet50"
@@ -39,7 +39,7 @@ def benchmark_steps(
     choices: BenchmarkChoices, run_id: str, name: str, *, pending_s: float, unschedulable_s: float, start_s: float,
     rates: tuple[str, ...] = (), within: str = "",
 ) -> tuple[Step, ...]:  # fmt: skip
-    """Return the last four steps; `start_s` is what a node needs to come up, `pending_s` when to give it up."""
+    """Return the last four steps; `start_s` is a node's expected start time, `pending_s` when to give up on it."""
     pod = PodPlan(
         name=job_name(name),
         run_id=run_id,

@@ -1,4 +1,4 @@
-"""Bring a Job's results home: the record from the result block at the end of its log, and the log itself."""
+"""Collect a Job's results: the record from the result block at the end of its log, and the log itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG_NAME = "pod.log"
 
 @dataclass(frozen=True)
 class Collected:
-    """What came home."""
+    """The collected files."""
 
     record: Path
     log: Path
@@ -27,7 +27,7 @@ class Collected:
 
 
 def at_home(deployment: Deployment, run_id: str) -> bool:
-    """Whether the record of this very run lies in the result directory, and is all that there will be."""
+    """Whether the complete record of this run is in the result directory."""
     try:
         marker = json.loads((deployment.path / "collected.json").read_text())
         return marker["run_id"] == run_id and not marker.get("job_failed") and _record_path(deployment).exists()
@@ -36,7 +36,7 @@ def at_home(deployment: Deployment, run_id: str) -> bool:
 
 
 def foreign_results(deployment: Deployment) -> bool:
-    """Whether results of something else lie where ours would go."""
+    """Whether the result directory contains results that are not from a deployment."""
     return _record_path(deployment).exists() and not (deployment.path / "collected.json").exists()
 
 
@@ -48,7 +48,7 @@ def collect(
     lost_log: tuple[Command, ...],
     job_failed: bool = False,
 ) -> Collected:
-    """Read the log, check its result block, and write both; the same again changes nothing."""
+    """Read the log, check its result block, and write both; idempotent."""
     text, source = _log_text(tools, action, run_id, lost_log)
     log = deployment.results / LOG_NAME
     write_text(log, text)
@@ -77,9 +77,9 @@ def _log_text(tools: Tools, action: CollectResults, run_id: str, lost_log: tuple
         if found.exit_code == 0 and found.output:
             return found.output + "\n", "the cloud's own log"
     raise GputaxError(
-        "the Job's pod is gone, and its log with it",
+        "the Job's pod no longer exists, so its log is lost",
         where=f"Job {action.job}, namespace {action.namespace}",
-        next_step="gputax deploy --rerun runs it again",
+        next_step="run it again with gputax deploy --rerun",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a deployment costs: list price times hours, the hours from the deployment's own events."""
+"""The cost of a deployment: list price times hours, with the hours from the deployment's event log."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gputax.deploy.plan import Plan, Rate
 from gputax.deploy.prices import load_prices
 
 METHOD = (
-    "list price x hours; an hour counts from the moment a step began to create the thing until it was removed; "
-    "a GPU node until its autoscaler takes it away. Without tax, traffic, image storage, free tier and discounts."
+    "list price x hours. A resource counts from the start of the step that creates it until it is removed; "
+    "a GPU node until the autoscaler removes it. Without tax, traffic, image storage, free tier and discounts."
 )
 
 Event = Mapping[str, Any]
@@ -21,7 +21,7 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class CostLine:
-    """One price and how long it ran."""
+    """One price and the hours it applied."""
 
     rate: Rate
     hours: float
@@ -35,7 +35,7 @@ class CostLine:
 
 @dataclass(frozen=True)
 class Cost:
-    """What was spent, and what runs on."""
+    """The cost so far, and the resources that still cost money."""
 
     lines: tuple[CostLine, ...]
 
@@ -70,7 +70,7 @@ class Cost:
 
 @dataclass
 class _Meter:
-    """One price's clock while the events are read."""
+    """Accumulates the time of one price while the events are read."""
 
     counted_s: float = 0.0
     begun: datetime.datetime | None = None
@@ -89,7 +89,7 @@ class _Meter:
         self.begun = self.ends = None
 
     def _settle(self, at: datetime.datetime) -> None:
-        """A lingering node that went before `at` stops counting when it went."""
+        """Stop counting a lingering node at the time it was removed, if that is before `at`."""
         if self.begun is not None and self.ends is not None and self.ends <= at:
             self.counted_s += (self.ends - self.begun).total_seconds()
             self.begun = self.ends = None
@@ -102,7 +102,7 @@ class _Meter:
 
 
 def spent(plan: Plan, events: Iterable[Event], now: datetime.datetime) -> Cost:
-    """Read the diary and add up; things that were there before us are not counted."""
+    """Add up the cost from the event log; resources that existed before the deployment are not counted."""
     meters = {rate.key: _Meter() for rate in plan.rates}
     busy = {rate.key for rate in plan.rates if rate.while_busy}
     for event in events:
@@ -132,7 +132,7 @@ def _keys(plan: Plan, name: str, nested: bool) -> list[str]:
 
 
 def expected(plan: Plan) -> Cost:
-    """Reckon the plan itself: every step takes its expected time, and all is destroyed after the last one."""
+    """Estimate the cost of a plan: every step takes its expected time, and all is destroyed after the last one."""
     total_s = plan.expected_s()
     begins: dict[str, float] = {}
     clock_s = 0.0
@@ -150,12 +150,12 @@ def expected(plan: Plan) -> Cost:
 
 
 def moment(text: str) -> datetime.datetime:
-    """Read a time of the diary."""
+    """Parse a time of the event log."""
     return datetime.datetime.fromisoformat(text)
 
 
 def price_facts(provider: str, choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table's date and sources; a cluster of the user's has none."""
+    """Return the price table's date and sources; empty for the user's own cluster."""
     if provider != "gke":
         return {}
     prices = load_prices(Path(choices["prices"]) if choices.get("prices") else None)

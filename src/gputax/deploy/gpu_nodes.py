@@ -1,4 +1,4 @@
-"""See which nodes have GPUs, and install the device plugin where they do not advertise them."""
+"""Find the nodes with GPUs, and install the device plugin if they do not advertise them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ POLL_S = 3.0
 
 
 def allocatable(nodes: list[Manifest], resource: str) -> int:
-    """Return how many of the resource the nodes offer together."""
+    """Return how many of the resource the nodes offer in total."""
     return sum(node_facts(node).offered(resource) for node in nodes)
 
 
 def await_gpus(tools: Tools, action: AwaitGpus, say: Callable[[str], None], apply: Callable[[Manifest], None]) -> None:
-    """Install the plugin if GPU nodes advertise nothing; raise where no node has a GPU, or the plugin is not wanted."""
+    """Install the plugin if GPU nodes do not advertise GPUs; raise if there are none or it is not allowed."""
     cluster = tools.cluster()
     named = [node.name for node in map(node_facts, cluster.list("Node")) if node.gpu_label]
     if not named:
         raise PreflightError(
-            f"no node offers {action.resource}, and no label tells of a GPU",
+            f"no node offers {action.resource} or has a GPU label",
             where="nodes of the cluster",
-            next_step="kubectl label node NAME nvidia.com/gpu.present=true where there is one; "
+            next_step="label a node that has a GPU: kubectl label node NAME nvidia.com/gpu.present=true; "
             "or measure the CPU: --device cpu",
         )
     others = _other_plugins(cluster)
@@ -39,11 +39,11 @@ def await_gpus(tools: Tools, action: AwaitGpus, say: Callable[[str], None], appl
         )
     if not action.install:
         raise PreflightError(
-            f"{', '.join(named)} has a GPU but advertises no {action.resource}: no device plugin runs there",
+            f"{', '.join(named)} has a GPU but does not advertise {action.resource}: no device plugin runs there",
             where="nodes of the cluster",
             next_step=f"deploy without --no-device-plugin, or kubectl apply -f manifests/{action.plugin.file}",
         )
-    say(f"{', '.join(named)}: no {action.resource}; installs NVIDIA's device plugin {device_plugin.VERSION}")
+    say(f"{', '.join(named)}: no {action.resource}; installing NVIDIA's device plugin {device_plugin.VERSION}")
     for manifest in action.plugin.objects:
         apply(manifest)
     deadline_s = tools.seconds() + action.limit_s
@@ -59,7 +59,7 @@ def await_gpus(tools: Tools, action: AwaitGpus, say: Callable[[str], None], appl
 
 
 def _other_plugins(cluster: ClusterAccess) -> list[str]:
-    """Return the device plugins of others, as namespace/name; without the permission to look, none."""
+    """Return other device plugins, as namespace/name; empty without the permission to list them."""
     try:
         found = cluster.list("DaemonSet", namespace="*")
     except ForbiddenError:

@@ -1,4 +1,4 @@
-"""Follow one Job to its end: say what its pod waits for, and give up early on what will never start."""
+"""Follow one Job until it ends: report what its pod waits for, and give up early if it cannot start."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gputax.kubernetes.objects import RUN_LABEL
 from gputax.kubernetes.watch import PodState, end_words, exit_code, state_of, unschedulable_step
 
 Phase = Literal["absent", "active", "complete", "failed"]
-# The kubelet tries an image again for ever; one that is still missing after this will not come.
+# The kubelet retries an image pull forever; after this time we give up.
 STUCK_LIMIT_S = 45.0
 POLL_S = 3.0
 
 
 @dataclass(frozen=True)
 class JobState:
-    """What a Job's status means."""
+    """A Job's status, reduced to what matters here."""
 
     phase: Phase
     reason: str = ""
@@ -28,7 +28,7 @@ class JobState:
 
 
 def job_state(job: Manifest | None) -> JobState:
-    """Read a Job's status; pure."""
+    """Interpret a Job's status; pure."""
     if job is None:
         return JobState("absent")
     run_id = str(((job.get("metadata") or {}).get("labels") or {}).get(RUN_LABEL, ""))
@@ -46,7 +46,7 @@ def pods_of(cluster: ClusterAccess, namespace: str, run_id: str) -> list[Manifes
 
 
 def await_job(tools: Tools, action: AwaitJob, run_id: str, say: Callable[[str], None]) -> None:
-    """Return when the Job is complete; raise with the cluster's own words when it will not be."""
+    """Return when the Job is complete; raise with the cluster's reason if it fails or cannot start."""
     cluster = tools.cluster()
     started_s = stuck_since_s = tools.seconds()
     said, was_stuck = "", False
@@ -58,7 +58,7 @@ def await_job(tools: Tools, action: AwaitJob, run_id: str, say: Callable[[str], 
         if job.phase == "failed":
             raise _failed(action, job, pods)
         if job.phase == "absent":
-            raise GputaxError("the Job is gone", where=_where(action), next_step="the same command makes it again")
+            raise GputaxError("the Job no longer exists", where=_where(action), next_step="run the same command again")
         state = state_of(pods[-1]) if pods else PodState("waiting", "waiting for the Job's pod")
         now_s = tools.seconds()
         if state.words != said and state.reason != "PodCompleted":
@@ -67,7 +67,7 @@ def await_job(tools: Tools, action: AwaitJob, run_id: str, say: Callable[[str], 
         if (state.phase == "stuck") != was_stuck:
             was_stuck, stuck_since_s = state.phase == "stuck", now_s
         if was_stuck and now_s - stuck_since_s > STUCK_LIMIT_S:
-            raise _cannot_start(action, state, "name an image that the nodes can pull, with --image")
+            raise _cannot_start(action, state, "use --image with an image that the nodes can pull")
         refused = state.reason == "Unschedulable" and now_s - started_s > action.unschedulable_s
         if refused and not _node_promised(cluster, pods[-1], action.namespace):
             raise _cannot_start(action, state, unschedulable_step(state.words))
@@ -83,7 +83,7 @@ def await_job(tools: Tools, action: AwaitJob, run_id: str, say: Callable[[str], 
 
 
 def _node_promised(cluster: ClusterAccess, pod: Manifest, namespace: str) -> bool:
-    """Whether the autoscaler said that it adds a node for this pod; who may not read events waits on."""
+    """Whether the autoscaler is adding a node for this pod; True if we may not read events."""
     fields = {"involvedObject.name": str(pod["metadata"]["name"]), "involvedObject.kind": "Pod"}
     try:
         events = cluster.list("Event", fields=fields, namespace=namespace)
@@ -94,13 +94,13 @@ def _node_promised(cluster: ClusterAccess, pod: Manifest, namespace: str) -> boo
 
 def _failed(action: AwaitJob, job: JobState, pods: list[Manifest]) -> GputaxError:
     words = end_words(pods[-1]) if pods else ""
-    # gputax in the pod has measured then: as here, some cells failed or are not valid, and the others are kept.
+    # With these exit codes gputax in the pod has measured: some cells failed or are invalid, the others are kept.
     kinds: dict[int, type[GputaxError]] = {each.exit_code: each for each in (CellError, ResultsError)}
     return kinds.get(exit_code(pods[-1]) if pods else 0, GputaxError)(
         f"the Job failed: {'; '.join(filter(None, (job.reason, words)))}",
         where=_where(action),
-        # Kubernetes ends the pod at the deadline and takes its log along.
-        next_step="a longer --deadline"
+        # Kubernetes deletes the pod and its log at the deadline.
+        next_step="use a longer --deadline"
         if "DeadlineExceeded" in job.reason
         else f"kubectl -n {action.namespace} logs job/{action.job}",
     )

@@ -1,4 +1,4 @@
-"""The words of a deployment: a step says what it does, what shows that it is done, and what undoes it."""
+"""The data types of a deployment plan: each step has an action, a check that it is done, and its undo."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Command:
 
 @dataclass(frozen=True)
 class RunCommands:
-    """Call programs one after the other."""
+    """Run programs one after the other."""
 
     commands: tuple[Command, ...]
 
 
 @dataclass(frozen=True)
 class ApplyObjects:
-    """Create or update Kubernetes objects; the same manifests lie in `manifests/FILE` for kubectl."""
+    """Create or update Kubernetes objects; the same manifests are in `manifests/FILE` for kubectl."""
 
     file: str
     objects: tuple[Manifest, ...]
@@ -38,7 +38,7 @@ class ApplyObjects:
 
 @dataclass(frozen=True)
 class AwaitGpus:
-    """Install the device plugin where GPU nodes advertise nothing, and wait until one does."""
+    """Install the device plugin if GPU nodes do not advertise GPUs, and wait until one does."""
 
     plugin: ApplyObjects
     install: bool
@@ -54,13 +54,13 @@ class AwaitJob:
     job: str
     pending_limit_s: float
     limit_s: float
-    # How long the scheduler may say no before somebody must have promised a new node.
+    # How long a pod may be unschedulable before the autoscaler must have announced a new node.
     unschedulable_s: float
 
 
 @dataclass(frozen=True)
 class CollectResults:
-    """Bring the Job's result block and log home."""
+    """Collect the Job's result block and log."""
 
     namespace: str
     job: str
@@ -71,7 +71,7 @@ Action = RunCommands | ApplyObjects | AwaitGpus | AwaitJob | CollectResults
 
 @dataclass(frozen=True)
 class Answer:
-    """What a read-only command prints: lines that mean done, under way without us, or on its way out."""
+    """A read-only command, and the lines that mean done, being created, or being deleted."""
 
     command: Command
     done: tuple[str, ...]
@@ -82,14 +82,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class FileExists:
-    """The step is done when this file is there."""
+    """The step is done when this file exists."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class ObjectsExist:
-    """The step is done when all of its objects are there, with this run's id."""
+    """The step is done when all of its objects exist, with this run's id."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class GpusAllocatable:
 
 @dataclass(frozen=True)
 class JobSucceeded:
-    """The step is done when the Job says so."""
+    """The step is done when the Job is complete."""
 
     namespace: str
     job: str
@@ -109,7 +109,7 @@ class JobSucceeded:
 
 @dataclass(frozen=True)
 class ResultsAtHome:
-    """The step is done when the record of this very run lies in the result directory."""
+    """The step is done when the record of this run is in the result directory."""
 
 
 Check = Answer | FileExists | ObjectsExist | GpusAllocatable | JobSucceeded | ResultsAtHome
@@ -119,8 +119,8 @@ Check = Answer | FileExists | ObjectsExist | GpusAllocatable | JobSucceeded | Re
 class Step:
     """One line of the check list.
 
-    `check` is None where nothing can be asked: then the recorded state decides. `within` names the step whose undoing
-    removes this one too. `rates` are keys of the price lines that run from this step on.
+    `check` is None if there is nothing to query; then the recorded state decides. `within` names the step whose undo
+    also removes this one. `rates` are the keys of the prices that apply from this step on.
     """
 
     name: str
@@ -136,19 +136,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Rate:
-    """A price that runs: what, dollars per hour, and how it was reckoned."""
+    """A price per hour: what it is for, dollars per hour, and how it was calculated."""
 
     key: str
     title: str
     usd_per_hour: float
     method: str
-    # Runs while a pod needs it and a little longer, then the autoscaler ends it.
+    # Applies while a pod needs the node and a little longer, until the autoscaler removes it.
     while_busy: bool = False
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a deployment will do, known before anything is touched."""
+    """Everything that a deployment will do, known before it starts."""
 
     provider: str
     title: str
@@ -162,10 +162,10 @@ class Plan:
     lost_log: tuple[Command, ...] = ()
     kubeconfig: str = ""
     context: str = ""
-    """The kubeconfig's context, where one was named: every kubectl of the plan says it."""
+    """The kubeconfig's context, if one was given; every kubectl command of the plan includes it."""
 
     def step(self, name: str) -> Step:
-        """Return the step of that name."""
+        """Return the step with this name."""
         return next(step for step in self.steps if step.name == name)
 
     def expected_s(self) -> float:

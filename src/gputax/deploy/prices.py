@@ -1,4 +1,4 @@
-"""The dated price table: which machines, accelerators and zones we know, and what they cost per hour."""
+"""The dated price table: known machines, accelerators and zones, and their prices per hour."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLE = Path(__file__).with_name("prices.toml")
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine type; where it has an accelerator of its own, the price includes it."""
+    """A machine type; the price includes its built-in accelerator, if any."""
 
     vcpus: int
     memory_gb: float
@@ -27,7 +27,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A GPU type, its price beside the machine, and the name of its regional quota."""
+    """A GPU type, its price in addition to the machine, and the name of its regional quota."""
 
     title: str
     usd_per_hour: float
@@ -52,10 +52,12 @@ class Prices:
     zones: Mapping[str, tuple[str, ...]]
 
     def region_note(self, region: str) -> str:
-        """Say when the price of another region stands in for an unknown one."""
+        """Return a note if the price of another region is used for an unknown one."""
         if region in self.same_price_regions:
             return ""
-        return f"{region} has no price in the table: {self.price_region}'s is used, and may differ by 10 to 30 %"
+        return (
+            f"no prices for {region} in the table: those of {self.price_region} are used and may differ by 10 to 30 %"
+        )
 
     def cluster(self) -> Rate:
         """Return the fee of the control plane."""
@@ -87,17 +89,17 @@ class Prices:
 
 
 def load_prices(path: Path | None = None) -> Prices:
-    """Read the table, ours or the user's."""
+    """Read the built-in table or the user's."""
     file = path or TABLE
     try:
         data = tomllib.loads(file.read_text())
         return _prices(data)
     except OSError as error:
-        raise UsageError(f"no price table: {error.strerror}", where=str(file)) from error
+        raise UsageError(f"cannot read the price table: {error.strerror}", where=str(file)) from error
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
         raise UsageError(
-            f"the price table cannot be read: {what}", where=str(file), next_step=f"compare it with {TABLE}"
+            f"malformed price table: {what}", where=str(file), next_step=f"compare it with {TABLE}"
         ) from error
 
 
@@ -119,19 +121,19 @@ def _prices(data: Mapping[str, Any]) -> Prices:
 
 
 def full_accelerator(prices: Prices, name: str) -> str:
-    """Return Google's name of an accelerator; `T4` will do for `nvidia-tesla-t4`."""
+    """Return Google's name of an accelerator; `T4` is short for `nvidia-tesla-t4`."""
     short = {each.title.split()[0].lower(): full for full, each in prices.accelerators.items()}
     return short.get(name.lower(), name)
 
 
 def default_machine(prices: Prices, accelerator: str) -> str:
-    """Return the smallest machine for an accelerator: some come only with one of their own."""
+    """Return the smallest machine for an accelerator; some are only available with their own machine type."""
     own = [name for name, each in prices.machines.items() if each.accelerator == accelerator]
     return own[0] if own else "n1-standard-4"
 
 
 def check_place(prices: Prices, zone: str, machine: str, accelerator: str, count: int) -> None:
-    """Refuse what no such place offers, with the nearest thing that it does."""
+    """Raise if the zone does not offer the machine or accelerator, and suggest the nearest alternative."""
     if zone not in prices.zones:
         raise unknown_name("zone", zone, prices.zones)
     if machine not in prices.machines:
@@ -141,7 +143,7 @@ def check_place(prices: Prices, zone: str, machine: str, accelerator: str, count
     if accelerator not in prices.zones[zone]:
         others = [name for name, offered in prices.zones.items() if accelerator in offered]
         raise UsageError(
-            f"{zone} has no {accelerator}",
+            f"{zone} does not offer {accelerator}",
             next_step=f"--zone {_nearest_zone(zone, others)}; known: {', '.join(others)}",
         )
     fixed = prices.machines[machine].accelerator

@@ -1,4 +1,4 @@
-"""Call gcloud, docker and their like: output goes to the log line by line, and an interrupt ends the child too."""
+"""Run gcloud, docker and similar programs: log their output line by line, and stop them on an interrupt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gputax.deploy.troubles import redacted
 from gputax.errors import PreflightError
 
 TAIL_LINES = 30
-# gcloud cleans up on SIGINT; one that does not listen is killed.
+# gcloud cleans up on SIGINT; after this time the process is killed.
 GRACE_S = 10.0
 
 _INSTALL = {
@@ -28,20 +28,20 @@ _INSTALL = {
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended; `output` is the end of what it printed, stderr included."""
+    """A command's exit code and the last part of its output, including stderr."""
 
     exit_code: int
     output: str
 
 
 def require_program(name: str) -> None:
-    """Refuse to begin without a program that the plan calls."""
+    """Raise if a program that the plan calls is not installed."""
     if shutil.which(name) is None:
         raise PreflightError(f"{name} is not installed", where="PATH", next_step=_INSTALL.get(name, f"install {name}"))
 
 
 def call(command: Command, say: Callable[[str], None]) -> Finished:
-    """Run one command to its end and pass every line on."""
+    """Run one command and pass on every line of its output."""
     require_program(command.words[0])
     process = subprocess.Popen(
         command.words,
@@ -68,7 +68,7 @@ def call(command: Command, say: Callable[[str], None]) -> Finished:
 
 
 def ask(command: Command) -> Finished:
-    """Run one read-only command and return what it printed on stdout; on failure its stderr."""
+    """Run one read-only command and return its stdout, or its stderr if it failed."""
     require_program(command.words[0])
     done = subprocess.run(
         command.words,
@@ -83,7 +83,7 @@ def ask(command: Command) -> Finished:
 
 
 def _environment(command: Command) -> dict[str, str]:
-    # No prompt can be answered through a pipe: gcloud must fail instead of waiting.
+    # Prompts cannot be answered through a pipe: make gcloud fail instead of waiting.
     environment = {**os.environ, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
     if command.kubeconfig:
         environment["KUBECONFIG"] = command.kubeconfig

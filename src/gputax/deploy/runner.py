@@ -1,4 +1,4 @@
-"""Carry a plan out: skip what is done, do the next thing, write down each change, and stop where it can be resumed."""
+"""Execute a plan: skip finished steps, record each change, and stop so that the deployment can be resumed."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class Runner:
         self._run_id = deployment.state.run_id
 
     def execute(self) -> None:
-        """Do what is not done yet; raise at the first step that fails."""
+        """Execute the remaining steps; raise at the first one that fails."""
         total = len(self._plan.steps)
         for number, step in enumerate(self._plan.steps, 1):
             self._say(f"[{number}/{total}] {step.title}")
             self._guarded(step, f"step {number} of {total}, {step.title}")
 
     def presence(self, step: Step) -> Presence:
-        """Ask the world whether the step is done."""
+        """Check whether the step is done, by its result and not by the recorded state."""
         check = step.check
         if check is None:
             return "done" if self._deployment.state.record(step.name).state == "done" else "absent"
@@ -93,7 +93,7 @@ class Runner:
         try:
             found = self._tools.cluster().get(kind, name, namespace=namespace)
         except ForbiddenError:
-            # A user with the least role may not look at namespaces; the Job's own creation will tell the truth.
+            # A user with the minimal role may not read namespaces; creating the Job will show whether it exists.
             return "done" if kind == "Namespace" else "absent"
         if found is None:
             return "absent"
@@ -112,11 +112,11 @@ class Runner:
             raise Interrupted(
                 f"interrupted in {where}",
                 where=str(self._deployment.path),
-                next_step="the same command goes on from here; gputax destroy removes what was made",
+                next_step="run the same command to resume; gputax destroy removes what was created",
             ) from None
         except GputaxError as error:
             self._failed(step, error)
-            resume = "then the same command goes on from here"
+            resume = "then run the same command to resume"
             error.what = f"{where}: {error.what}"
             error.where = error.where or str(self._deployment.log_path)
             error.next_step = f"{error.next_step}; {resume}" if error.next_step else f"{resume} (see {error.where})"
@@ -128,7 +128,7 @@ class Runner:
             try:
                 left_behind = self.presence(step) != "absent"
             except GputaxError:
-                left_behind = True  # unknown: better to count it than to forget it
+                left_behind = True  # unknown: better to count its cost than to miss it
         self._mark(step, "failed", error=error.to_dict())
         self._deployment.event("step-failed", step=step.name, what=error.what, left_behind=left_behind)
         self._deployment.log(f"{step.name}: FAILED: {error.what}")
@@ -139,13 +139,13 @@ class Runner:
         if presence == "done":
             if before.state != "done":
                 self._done(step, "applied" if before.ours else "found")
-            self._say("    done before" if before.ours else "    is there already")
+            self._say("    already done" if before.ours else "    already exists")
             return
         self._begin(step, presence)
         if presence == "under way":
-            self._say("    is being made already")
+            self._say("    already being created")
         elif presence == "going":
-            self._say("    waits until the old one is gone")
+            self._say("    waiting until the old one is deleted")
             self._await_gone(step)
             self._apply(step)
         else:
@@ -179,25 +179,26 @@ class Runner:
         old = cluster.get(kind, name, namespace=namespace) if kind == "Job" else None
         if old is not None:
             self._refuse_foreign(old, name, namespace)
-            # A Job's template cannot be changed: one of ours that failed or is of an earlier run makes room.
-            self._log_line(f"replaces the old Job {name}")
+            # A Job's template is immutable: delete our Job if it failed or is from an earlier run.
+            self._log_line(f"replacing the old Job {name}")
             cluster.delete(kind, name, namespace=namespace)
             for _ in range(60):
                 if cluster.get(kind, name, namespace=namespace) is None:
                     break
                 self._tools.sleep(1.0)
-        self._log_line(f"applies {kind} {name}")
+        self._log_line(f"applying {kind} {name}")
         cluster.apply(manifest)
 
     def _refuse_foreign(self, job: Manifest, name: str, namespace: str) -> None:
         run_id = job_state(job).run_id
         if not self._deployment.state.made(run_id):
             raise PreflightError(
-                f"another deployment has a Job of this name (run {run_id})"
+                f"another deployment has a Job with this name (run {run_id})"
                 if run_id
-                else "a Job of this name is there that no gputax made",
+                else "a Job with this name exists that was not created by gputax",
                 where=f"Job {name}, namespace {namespace}",
-                next_step=f"another --out or --namespace; if nobody needs it: kubectl -n {namespace} delete job {name}",
+                next_step="use another --out or --namespace; if it is not needed: "
+                f"kubectl -n {namespace} delete job {name}",
             )
 
     def _await_job(self, action: AwaitJob) -> None:
@@ -212,16 +213,16 @@ class Runner:
                 self._deployment.event("job-ended", phase=ended.phase, reason=ended.reason)
 
     def _keep_what_was_measured(self, error: GputaxError) -> None:
-        """Bring home what a failed Job measured; the same command still measures again and replaces it."""
+        """Collect the results of a failed Job; the same command still measures again and replaces them."""
         action = self._plan.steps[-1].action
         assert isinstance(action, CollectResults)
         try:
             found = collect(self._tools, self._deployment, action, self._run_id, self._plan.lost_log, job_failed=True)
         except GputaxError as lost:
-            self._log_line(f"no results to bring home: {lost.what}")
+            self._log_line(f"no results to collect: {lost.what}")
             return
-        error.what += f"; what it measured is home: {found.record}"
-        error.next_step = f"gputax report {self._deployment.results} shows what is not valid, and why"
+        error.what += f"; its results were collected: {found.record}"
+        error.next_step = f"gputax report {self._deployment.results} shows what is invalid, and why"
 
     def _await_gone(self, step: Step) -> None:
         if not isinstance(step.action, ApplyObjects):
@@ -236,16 +237,14 @@ class Runner:
         deadline_s = self._tools.seconds() + step.check.limit_s
         while (found := self.presence(step)) not in wanted:
             if found == "absent" and "done" in wanted:
-                raise GputaxError(
-                    "it was made, but its own check does not find it", next_step=step.check.command.text()
-                )
+                raise GputaxError("it was created, but its check does not find it", next_step=step.check.command.text())
             if self._tools.seconds() > deadline_s:
-                raise GputaxError(f"not there after {step.check.limit_s:.0f} s", next_step=step.check.command.text())
+                raise GputaxError(f"not ready after {step.check.limit_s:.0f} s", next_step=step.check.command.text())
             self._tools.sleep(POLL_S)
 
     def _begin(self, step: Step, presence: Presence) -> None:
         old = self._deployment.state.record(step.name)
-        # What is being made and was not begun by us stays somebody else's.
+        # A resource whose creation was started by others is not ours.
         ours = old.ours or presence != "under way"
         record = StepRecord("running", now_text(), "", ours)
         self._deployment.save(self._deployment.state.with_record(step.name, record))
@@ -280,13 +279,13 @@ class Runner:
 
 
 def await_namespace_gone(tools: Tools, name: str) -> None:
-    """Wait for a namespace on its way out: until it is gone, its pods may run and nothing new can be made there."""
+    """Wait until a namespace is deleted: until then its pods may run, and nothing can be created there."""
     deadline_s = tools.seconds() + NAMESPACE_GONE_S
     while tools.cluster().get("Namespace", name) is not None:
         if tools.seconds() > deadline_s:
             raise GputaxError(
                 f"Namespace {name} is still being deleted after {NAMESPACE_GONE_S:.0f} s",
-                next_step=f"kubectl get namespace {name} -o yaml says what it waits for",
+                next_step=f"kubectl get namespace {name} -o yaml shows what it is waiting for",
             )
         tools.sleep(1.0)
 

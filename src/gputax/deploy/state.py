@@ -1,4 +1,4 @@
-"""A deployment on disk: its state, its diary and its log, so that any later command can go on from there."""
+"""A deployment on disk: its state, event log and command log, from which any later command can continue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDER = "deployment"
 
 @dataclass(frozen=True)
 class StepRecord:
-    """Where one step stands. `ours` tells whether we made the thing, and so may remove it."""
+    """The state of one step. `ours`: this deployment created the resource, and so may delete it."""
 
     state: str = "to do"  # to do, running, done, failed, interrupted, undone
     begun_at: str = ""
@@ -34,7 +34,7 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class State:
-    """All that a later command must know; no secrets."""
+    """Everything that a later command needs; no secrets."""
 
     provider: str
     run_id: str
@@ -44,24 +44,24 @@ class State:
     steps: Mapping[str, StepRecord] = field(default_factory=dict)
     destroyed_at: str = ""
     earlier_runs: tuple[str, ...] = ()
-    """Runs of this deployment before the one of now: what carries their ids is ours too."""
+    """Earlier runs of this deployment: objects with their ids are ours too."""
     schema_version: int = SCHEMA_VERSION
 
     def record(self, step: str) -> StepRecord:
-        """Return where a step stands."""
+        """Return the state of a step."""
         return self.steps.get(step, StepRecord())
 
     def made(self, run_id: str) -> bool:
-        """Whether an object with this run's id is of this deployment."""
+        """Whether an object with this run id belongs to this deployment."""
         return run_id in (self.run_id, *self.earlier_runs)
 
     def with_record(self, step: str, record: StepRecord) -> State:
-        """Return the state with one step changed."""
+        """Return the state with one changed step."""
         return replace(self, steps={**self.steps, step: record})
 
 
 class Deployment:
-    """The directory `results/NAME/deployment` and what is written there."""
+    """The directory `results/NAME/deployment` and its files."""
 
     def __init__(self, results: Path) -> None:
         self.results = results
@@ -70,7 +70,7 @@ class Deployment:
 
     @property
     def state_path(self) -> Path:
-        """The state's file."""
+        """The file with the state."""
         return self.path / "state.json"
 
     @property
@@ -79,31 +79,31 @@ class Deployment:
         return self.path / "deployment.log"
 
     def exists(self) -> bool:
-        """Whether anything was begun here."""
+        """Whether a deployment was started here."""
         return self.state_path.exists()
 
     @property
     def state(self) -> State:
-        """Read the state once."""
+        """The state, read once from disk."""
         if self._state is None:
             self._state = _read_state(self.state_path)
         return self._state
 
     def hold(self, state: State) -> None:
-        """Go on with this state; it is written with the first change."""
+        """Use this state; it is written with the first change."""
         self._state = state
 
     def save(self, state: State) -> None:
-        """Replace the state in one step."""
+        """Write the state atomically."""
         self._state = state
         write_text(self.state_path, json.dumps(asdict(state), indent=2) + "\n")
 
     def event(self, kind: str, **details: Any) -> None:
-        """Add one line to the diary."""
+        """Append one line to the event log."""
         self._append(self.path / "events.jsonl", json.dumps({"at": now_text(), "event": kind, **details}) + "\n")
 
     def log(self, text: str) -> None:
-        """Add lines to the log, each with its time, without secrets."""
+        """Append lines to the log, each with its time, without secrets."""
         stamp = now_text()
         self._append(self.log_path, "".join(f"{stamp} {line}\n" for line in redacted(text).splitlines()))
 
@@ -116,7 +116,7 @@ class Deployment:
             raise disk_error(path, error) from error
 
     def events(self) -> list[dict[str, Any]]:
-        """Read the diary; a line cut short by a crash is left out."""
+        """Read the event log; a line truncated by a crash is skipped."""
         path = self.path / "events.jsonl"
         found = []
         for line in path.read_text().splitlines() if path.exists() else []:
@@ -129,7 +129,7 @@ class Deployment:
         return self.log_path.read_text().splitlines()[-lines:] if self.log_path.exists() else []
 
     def at_work(self) -> bool:
-        """Whether another command is at work here; the kernel forgets the lock of one that was killed."""
+        """Whether another command is using this deployment; the kernel releases the lock of a killed one."""
         try:
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -144,7 +144,7 @@ class Deployment:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let one command at a time change this deployment."""
+        """Hold the lock that lets only one command at a time change this deployment."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -155,7 +155,7 @@ class Deployment:
         except BlockingIOError as error:
             os.close(descriptor)
             raise PreflightError(
-                "another gputax is at work on this deployment",
+                "another gputax command is using this deployment",
                 where=str(self.path),
                 next_step=f"gputax status --out {self.results} --watch",
             ) from error
@@ -169,18 +169,18 @@ def _read_state(path: Path) -> State:
     try:
         data = json.loads(path.read_text())
         if data.get("schema_version", 0) > SCHEMA_VERSION:
-            raise ResultsError("this deployment was made by a newer gputax", where=str(path))
+            raise ResultsError("this deployment was created by a newer gputax", where=str(path))
         steps = {name: StepRecord(**record) for name, record in data.pop("steps").items()}
         earlier = tuple(data.pop("earlier_runs", ()))
         return State(**data, steps=steps, earlier_runs=earlier)
     except FileNotFoundError as error:
         raise UsageError("no deployment here", where=str(path.parent), next_step="gputax deploy") from error
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ResultsError(f"the deployment's state cannot be read: {error}", where=str(path)) from error
+        raise ResultsError(f"cannot read the deployment's state: {error}", where=str(path)) from error
 
 
 def find_deployment(out: str, root: Path = Path("results")) -> Deployment:
-    """Return the deployment that is meant: the named one, or the only one there is."""
+    """Return the given deployment, or the only existing one."""
     if out:
         deployment = Deployment(Path(out))
         if not deployment.exists():
@@ -198,9 +198,9 @@ def find_deployment(out: str, root: Path = Path("results")) -> Deployment:
 
 
 def forgotten(root: Path, now: datetime.datetime) -> list[tuple[Deployment, float]]:
-    """Return the clusters of ours that are idle for longer than their limit, with the seconds since the last event.
+    """Return the deployments whose own cluster is idle for longer than the limit, with the idle seconds.
 
-    A cluster that was there before us costs the same with and without our Job: nobody is warned of it.
+    An existing cluster costs the same with and without our Job, so there is no warning about it.
     """
     found = []
     for path in sorted(root.glob(f"*/{FOLDER}/state.json")):
@@ -216,10 +216,10 @@ def forgotten(root: Path, now: datetime.datetime) -> list[tuple[Deployment, floa
 
 
 def now() -> datetime.datetime:
-    """Return the present time."""
+    """Return the current time."""
     return datetime.datetime.now(datetime.UTC)
 
 
 def now_text() -> str:
-    """Return the present time as the diary writes it."""
+    """Return the current time in the format of the event log."""
     return now().isoformat(timespec="milliseconds")

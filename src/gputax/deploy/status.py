@@ -1,4 +1,4 @@
-"""Where a deployment stands, as data and as a check list: steps with times, pods, last log lines, cost so far."""
+"""The status of a deployment, as data and as a checklist: steps with times, pods, last log lines, cost so far."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gputax.kubernetes.watch import state_of
 from gputax.text import duration
 
 LOG_LINES = 5
-# As results/importers/pod_log.py writes it, which would import pydantic.
+# The same as in results/importers/pod_log.py, which would import pydantic.
 BLOCK_END = "----- gputax result end -----"
 
 
 @dataclass(frozen=True)
 class PodLine:
-    """One pod, for people."""
+    """One pod, as shown in the status."""
 
     name: str
     phase: str
@@ -33,7 +33,7 @@ class PodLine:
 
 @dataclass(frozen=True)
 class Standing:
-    """All that `gputax status` shows."""
+    """Everything that `gputax status` shows."""
 
     plan: Plan
     state: State
@@ -50,7 +50,7 @@ class Standing:
 
     @property
     def word(self) -> str:
-        """One word for all of it."""
+        """The overall status."""
         if self.state.destroyed_at:
             return "DESTROYED"
         records = [self.state.record(step.name).state for step in self.plan.steps]
@@ -64,12 +64,12 @@ class Standing:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since anything happened."""
+        """Seconds since the last event."""
         return (self.now - moment(self.last_event_at)).total_seconds() if self.last_event_at else 0.0
 
 
 def standing(plan: Plan, deployment: Deployment, tools: Tools, now: datetime.datetime) -> Standing:
-    """Read the files, and ask the cluster where there is one."""
+    """Read the files, and query the cluster if there is one."""
     events = deployment.events()
     pods, words, pod_log = _pods(plan, deployment.state, tools)
     return Standing(
@@ -97,11 +97,11 @@ def _pods(plan: Plan, state: State, tools: Tools) -> tuple[tuple[PodLine, ...], 
     except GputaxError as error:
         return (), error.what, ()
     if not pods:
-        return (), "no pod of this run is left", ()
+        return (), "no pods of this run exist any more", ()
     try:
         tail = tools.cluster().log(pods[-1]["metadata"]["name"], tail_lines=LOG_LINES, namespace=job.namespace)
         if tail.rstrip().endswith(BLOCK_END):
-            tail = "(ends with its whole result block)"
+            tail = "(ends with the complete result block)"
     except GputaxError:
         tail = ""  # a container that has not started has no log
     return tuple(_pod_line(pod) for pod in pods), "", tuple(tail.splitlines())
@@ -114,7 +114,7 @@ def _pod_line(pod: Manifest) -> PodLine:
 
 
 def checklist_text(standing: Standing) -> str:
-    """Return the check list; one line per step, in the plan's order."""
+    """Return the checklist; one line per step, in the plan's order."""
     state, plan = standing.state, standing.plan
     lines = [
         f"{plan.title}",
@@ -146,7 +146,7 @@ def _step_line(step: Step, record: StepRecord, now: datetime.datetime) -> str:
 def _step_words(step: Step, record: StepRecord, now: datetime.datetime) -> str:
     if record.state == "done":
         if record.how == "found":
-            return "  (was there before)"
+            return "  (already existed)"
         return f"  ({duration(_span_s(record.begun_at, record.ended_at))})"
     if record.state == "running":
         gone_s = (now - moment(record.begun_at)).total_seconds()
@@ -172,7 +172,7 @@ def _cost_lines(standing: Standing) -> list[str]:
 
 
 def standing_data(standing: Standing) -> dict[str, Any]:
-    """Return the same for `--json`."""
+    """Return the status for `--json`."""
     state = standing.state
     return {
         "provider": state.provider,

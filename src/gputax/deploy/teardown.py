@@ -1,4 +1,4 @@
-"""Take a deployment away: in reverse order, only what we made, and safely when half of it is gone."""
+"""Delete a deployment: in reverse order, only what it created, even if part of it is already gone."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ IN_A_NAMESPACE = (
     "PersistentVolumeClaim",
 )
 OF_EVERY_NAMESPACE = ("kube-root-ca.crt",)
+STATE_WORDS = {"under way": "being created", "going": "being deleted"}
 Say = Callable[[str], None]
 
 
@@ -57,7 +58,7 @@ class Teardown:
         self._runner = Runner(plan, deployment, tools, say)
 
     def destroy(self) -> None:
-        """Undo every step of ours; go on after a failure, because the next thing may be the expensive one."""
+        """Undo every step of ours; continue after a failure, because the next resource may be the expensive one."""
         failures: list[GputaxError] = []
         self._deployment.event("destroy-begun")
         for step in reversed(self._plan.steps):
@@ -68,7 +69,8 @@ class Teardown:
                 raise Interrupted(
                     f"interrupted while removing: {step.title}",
                     where=str(self._deployment.path),
-                    next_step=f"gputax destroy --out {self._deployment.results}; until then what is left costs money",
+                    next_step=f"gputax destroy --out {self._deployment.results}; "
+                    "until then the remaining resources cost money",
                 ) from None
             except GputaxError as error:
                 failures.append(error)
@@ -77,7 +79,7 @@ class Teardown:
         if failures:
             first = failures[0]
             raise GputaxError(
-                f"{len(failures)} of the removals failed: {first.what}",
+                f"{len(failures)} resources could not be removed: {first.what}",
                 where=first.where or str(self._deployment.log_path),
                 next_step=f"{first.next_step + '; ' if first.next_step else ''}"
                 f"then gputax destroy --out {self._deployment.results}",
@@ -86,7 +88,7 @@ class Teardown:
         self._deployment.event("destroyed")
 
     def scale_to_zero(self) -> None:
-        """Remove the Job and the GPU nodes; the cluster stays and so does its smaller price."""
+        """Remove the Job and the GPU nodes; the cluster remains, at a lower price."""
         for step in self._plan.steps:
             if isinstance(step.action, ApplyObjects) and any(each["kind"] == "Job" for each in step.action.objects):
                 self._delete_objects(step.action)
@@ -95,7 +97,7 @@ class Teardown:
         self._deployment.event("scaled-to-zero")
 
     def rescue(self) -> None:
-        """Bring results home that nobody has collected yet, as far as that is possible."""
+        """Collect results that were not collected yet, if possible."""
         state = self._deployment.state
         action = self._plan.steps[-1].action
         if not isinstance(action, CollectResults) or at_home(self._deployment, state.run_id):
@@ -104,19 +106,19 @@ class Teardown:
             return
         try:
             found = collect(self._tools, self._deployment, action, state.run_id, self._plan.lost_log)
-            self._tell(f"results were not home yet: {found.cells} from {found.source} -> {found.record}")
+            self._tell(f"collected results: {found.cells} from {found.source} -> {found.record}")
         except GputaxError as error:
-            self._tell(f"no results to bring home: {error.what}")
+            self._tell(f"no results to collect: {error.what}")
 
     def idle_s(self, now: datetime.datetime) -> float:
-        """Return for how long nothing has happened; 0 while the Job runs."""
+        """Return the seconds since the last activity; 0 while the Job runs."""
         times = [datetime.datetime.fromisoformat(str(event["at"])) for event in self._deployment.events()[-1:]]
         for step in self._plan.steps:
             if isinstance(step.action, AwaitJob) and self._deployment.state.record("job").state == "done":
                 try:
                     job = self._tools.cluster().get("Job", step.action.job, namespace=step.action.namespace)
                 except GputaxError:
-                    continue  # a cluster that does not answer runs no Job that we could wait for
+                    continue  # if the cluster does not answer, there is no Job to wait for
                 if job_state(job).phase == "active":
                     return 0.0
                 ended = ((job or {}).get("status") or {}).get("completionTime")
@@ -131,11 +133,11 @@ class Teardown:
         if isinstance(step.check, FileExists):
             Path(step.check.path).unlink(missing_ok=True)
         if not record.ours:
-            self._tell(f"keeps {step.title}: it was there before")
+            self._tell(f"keeping {step.title}: it existed before")
             return
         parent = self._deployment.state.record(step.within) if step.within else None
         if parent is not None and parent.ours and parent.state != "undone":
-            self._tell(f"{step.title}: goes with the {step.within}")
+            self._tell(f"{step.title}: removed with the {step.within}")
             return
         if isinstance(step.action, ApplyObjects):
             self._delete_objects(step.action)
@@ -149,23 +151,25 @@ class Teardown:
         if isinstance(step.check, Answer):
             presence = self._settled(step)
             if presence == "absent":
-                self._tell(f"{step.title}: gone already")
+                self._tell(f"{step.title}: already removed")
                 return
         for command in step.undo:
             self._call(command)
-        # The cloud's own word counts, not the tool's: a cluster that is believed gone goes on costing.
+        # Check with the cloud instead of trusting the tool: a cluster that still exists keeps costing money.
         if isinstance(step.check, Answer) and self._settled(step) != "absent":
-            raise GputaxError(f"{step.title}: still there after its removal", next_step=step.check.command.text())
+            raise GputaxError(f"{step.title}: still exists after its removal", next_step=step.check.command.text())
 
     def _settled(self, step: Step) -> str:
-        """A cloud refuses to delete what it is still making, and finishes deleting by itself."""
+        """Wait until the cloud has finished creating or deleting: it cannot delete a resource that is being created."""
         assert isinstance(step.check, Answer)
         deadline_s = self._tools.seconds() + step.check.limit_s
         while (presence := self._runner.presence(step)) in ("under way", "going"):
             if self._tools.seconds() > deadline_s:
                 limit_s = step.check.limit_s
-                raise GputaxError(f"still {presence} after {limit_s:.0f} s", next_step=step.check.command.text())
-            self._tell(f"{step.title}: {presence}, waits")
+                raise GputaxError(
+                    f"still {STATE_WORDS[presence]} after {limit_s:.0f} s", next_step=step.check.command.text()
+                )
+            self._tell(f"{step.title}: {STATE_WORDS[presence]}, waiting")
             self._tools.sleep(POLL_S)
         return presence
 
@@ -188,7 +192,7 @@ class Teardown:
             was_there = cluster.delete(kind, name, namespace=namespace)
             if was_there and kind == "Namespace":
                 await_namespace_gone(self._tools, name)
-            self._tell(f"{kind} {name}: {'removed' if was_there else 'gone already'}")
+            self._tell(f"{kind} {name}: {'removed' if was_there else 'already removed'}")
 
     def _may_delete(self, manifest: Manifest) -> bool:
         kind, name, namespace = identity(manifest)
@@ -197,18 +201,18 @@ class Teardown:
             return True
         labels = found["metadata"].get("labels") or {}
         if kind == "Job" and not self._is_ours(kind, labels):
-            self._tell(f"keeps Job {name}: another deployment made it")
+            self._tell(f"keeping Job {name}: another deployment created it")
             return False
         if kind == "Namespace":
             others = self._foreign_objects(name)
             if others:
                 more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-                self._tell(f"keeps Namespace {name}: {', '.join(others[:3])}{more} in it, of others")
+                self._tell(f"keeping Namespace {name}: it contains {', '.join(others[:3])}{more}, created by others")
                 return False
         return kind != "DaemonSet" or labels.get("app.kubernetes.io/managed-by") == "gputax"
 
     def _foreign_objects(self, namespace: str) -> list[str]:
-        """Return what others keep in a namespace, by kind and name; secrets are nobody's to list."""
+        """Return the objects of others in a namespace, by kind and name; secrets are not listed."""
         found = []
         for kind in IN_A_NAMESPACE:
             with contextlib.suppress(ForbiddenError):
@@ -219,7 +223,7 @@ class Teardown:
         return found
 
     def _is_ours(self, kind: str, labels: Mapping[str, Any]) -> bool:
-        """A pod or a Job of gputax may be a colleague's, at work: those are ours by their run alone."""
+        """Whether an object is ours; pods and Jobs of gputax only by their run id, since others may be running some."""
         if kind in ("Pod", "Job"):
             return self._deployment.state.made(str(labels.get(RUN_LABEL)))
         return labels.get(NAME_LABEL) == APP

@@ -13,7 +13,7 @@ from gputax.text import duration
 
 
 def step_lines(plan: Plan, folder: Path) -> Iterator[str]:
-    """Give every step with its time, and below it its commands."""
+    """Yield every step with its expected time, followed by its commands."""
     yield f"Plan: {plan.title}"
     yield ""
     for number, step in enumerate(plan.steps, 1):
@@ -22,17 +22,17 @@ def step_lines(plan: Plan, folder: Path) -> Iterator[str]:
 
 
 def expectation(plan: Plan) -> str:
-    """Return how long it takes and what that costs."""
+    """Return the expected time and cost."""
     if not plan.rates:
         return f"Price: {plan.price_note}\nExpected: {duration(plan.expected_s())}"
-    reckoned = expected(plan)
-    left = f"; left alone it costs ${reckoned.usd_per_hour_now:.2f} per hour once the GPU node is gone"
-    text = f"Expected: {duration(plan.expected_s())}, ${reckoned.usd:.2f} if destroyed then"
-    return text + (left if reckoned.usd_per_hour_now else "")
+    estimate = expected(plan)
+    left = f"; if kept, it costs ${estimate.usd_per_hour_now:.2f} per hour once the GPU node is removed"
+    text = f"Expected: {duration(plan.expected_s())}, ${estimate.usd:.2f} if destroyed afterwards"
+    return text + (left if estimate.usd_per_hour_now else "")
 
 
 def shell_commands(plan: Plan, step: Step, folder: Path) -> Iterator[str]:
-    """Give the commands of a step as a user would type them; kubectl stands for what we do through the API."""
+    """Yield the shell commands of a step; kubectl commands replace our API calls."""
     prefix, kubectl = _kubectl(plan)
     action = step.action
     if isinstance(action, RunCommands):
@@ -41,7 +41,7 @@ def shell_commands(plan: Plan, step: Step, folder: Path) -> Iterator[str]:
     elif isinstance(action, ApplyObjects):
         apply = prefix + shlex.join((*kubectl, "apply", "-f", str(folder / "manifests" / action.file)))
         spaces = [each["metadata"]["name"] for each in action.objects if each["kind"] == "Namespace"]
-        # A namespace that is there keeps its pod security.
+        # An existing namespace keeps its pod security level.
         yield " || ".join([*(prefix + shlex.join((*kubectl, "get", "namespace", name)) for name in spaces), apply])
     elif isinstance(action, AwaitGpus):
         names = r"custom-columns=NAME:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu"
@@ -68,7 +68,7 @@ def script_text(plan: Plan, folder: Path) -> str:
     for step in plan.steps:
         lines += ["", f"# {step.title}"]
         for command in shell_commands(plan, step, folder):
-            # In a script the condition of an optional command cannot be seen by eye, so it stays a comment.
+            # A script cannot check the condition of an optional command, so it is a comment.
             lines.append(f"# {command}" if "  # only" in command else command)
     undo = [command.text() for step in reversed(plan.steps) for command in step.undo if not step.within]
     lines += ["", "# To remove it all:", *(f"# {command}" for command in undo or _kubectl_undo(plan))]
@@ -76,7 +76,7 @@ def script_text(plan: Plan, folder: Path) -> str:
 
 
 def _kubectl(plan: Plan) -> tuple[str, tuple[str, ...]]:
-    """Return what stands before kubectl, and kubectl with its context."""
+    """Return the prefix of kubectl commands, and kubectl with its context."""
     prefix = f"KUBECONFIG={shlex.quote(plan.kubeconfig)} " if plan.kubeconfig else ""
     return prefix, ("kubectl", *(("--context", plan.context) if plan.context else ()))
 
@@ -89,13 +89,13 @@ def _kubectl_undo(plan: Plan) -> list[str]:
         for job in jobs
         for line in (
             shlex.join((*kubectl, "-n", job.namespace, "delete", f"job/{job.job}")),
-            shlex.join((*kubectl, "delete", "namespace", job.namespace)) + "  # if it was made for this alone",
+            shlex.join((*kubectl, "delete", "namespace", job.namespace)) + "  # if it was created only for this",
         )
     ]
 
 
 def write_plan(plan: Plan, folder: Path) -> list[Path]:
-    """Write every manifest and the script; touch nothing else."""
+    """Write every manifest and the script, and remove manifests of an earlier plan."""
     import yaml
 
     written = []
@@ -106,7 +106,7 @@ def write_plan(plan: Plan, folder: Path) -> list[Path]:
             write_text(path, yaml.safe_dump_all(action.objects, sort_keys=False))
             written.append(path)
     for old in set((folder / "manifests").glob("*.yaml")) - set(written):
-        old.unlink()  # of another plan: what lies here is what is applied
+        old.unlink()  # of an earlier plan: the directory contains only what is applied
     script = folder / "commands.sh"
     write_text(script, script_text(plan, folder))
     script.chmod(0o755)

@@ -1,18 +1,18 @@
-"""What gcloud, docker and their like print: which failure it is, the command that helps, and no secrets."""
+"""Recognize failures in the output of gcloud, docker and similar programs, and remove secrets from it."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-# Google access tokens, bearer headers, JSON web tokens, passwords in arguments: what a cloud's tools could print.
+# Secrets that cloud tools could print: Google access tokens, bearer headers, JSON web tokens, passwords.
 _SECRETS = re.compile(r"ya29\.[\w.-]+|(?<=Bearer )\S+|eyJ[\w-]+\.[\w-]+\.[\w-]+|(?<=password=)\S+", re.IGNORECASE)
 ABSENT = re.compile(r"not.?found|does not exist|\b404\b|no such|could not be found", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """A pattern in a tool's output, what it means, and what to do about it; {project}, {zone} are filled in."""
+    """A pattern in a tool's output, its meaning and the next step; {project}, {zone} and {region} are filled in."""
 
     pattern: str
     what: str
@@ -39,48 +39,48 @@ TROUBLES: tuple[Trouble, ...] = (
         r"quota.{0,80}exceeded|QUOTA_EXCEEDED|insufficient regional quota|GPUS_ALL_REGIONS",
         "the project's quota is too small",
         "gcloud compute regions describe {region} --project={project} --format='table(quotas)'; "
-        "ask for more in the console (IAM, Quotas), or use --spot, which has its own quota",
+        "request more in the console (IAM, Quotas), or use --spot, which has its own quota",
     ),
     Trouble(
         r"RESOURCE_POOL_EXHAUSTED|GCE_STOCKOUT|does not have enough resources|out of resources",
-        "the zone has no such machine left",
-        "another --zone, or try again later",
+        "the zone has no capacity for this machine",
+        "use another --zone, or try again later",
     ),
     Trouble(
         r"PERMISSION_DENIED|Permission .{0,80}denied|\b403\b|not have .{0,40}permission|Required .{0,80}permission",
-        "the account lacks a permission",
+        "the account is missing a permission",
         "gcloud projects get-iam-policy {project}; roles/container.admin, roles/artifactregistry.admin and "
         "roles/serviceusage.serviceUsageAdmin are enough",
     ),
     Trouble(
         r"Cannot connect to the Docker daemon|Is the docker daemon running",
-        "docker's daemon does not run",
+        "the docker daemon is not running",
         "start docker (`sudo systemctl start docker`), or build elsewhere and give --image",
     ),
     Trouble(r"no space left on device", "the disk is full", "df -h; docker system prune"),
     Trouble(
         r"unauthorized|denied: |authentication required",
-        "the registry refuses the push",
+        "the registry rejected the push",
         "gcloud auth configure-docker {region}-docker.pkg.dev",
     ),
     Trouble(
         r"could not resolve|name resolution|connection (refused|reset|timed out)|network is unreachable|TLS handshake",
-        "the network does not answer",
-        "see whether this machine reaches the internet",
+        "the network is not reachable",
+        "check this machine's internet connection",
     ),
 )
 
 
 def trouble_in(output: str) -> Trouble | None:
-    """Return the first known trouble in a tool's output."""
+    """Return the first known failure in a tool's output."""
     return next((each for each in TROUBLES if re.search(each.pattern, output, re.IGNORECASE | re.DOTALL)), None)
 
 
 def last_words(output: str) -> str:
-    """Return the line that tells most: gcloud's ERROR line, else the last one that is not empty."""
+    """Return the most useful line: gcloud's ERROR line, or the last non-empty one."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR:", "error:", "Error"))]
-    return (errors or lines or ["it said nothing"])[-1][:300]
+    return (errors or lines or ["no output"])[-1][:300]
 
 
 def redacted(text: str) -> str:

@@ -1,1 +1,1 @@
-"""Findings about this machine or cluster, each with the command that fixes it."""
+"""Diagnose this machine or a cluster: findings, each with the command that fixes it."""

@@ -1,4 +1,4 @@
-"""Ask a cluster and check its answers: reachable, permitted, nodes, GPUs, quota, pods that wait, runtime classes."""
+"""Check a cluster: reachability, permissions, nodes, GPUs, quotas, pending pods, runtime classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputax.environments.image import local_cpus
 from gputax.plan.environment import PROXY, XEN, EnvironmentName
 from gputax.plan.options import EnvironmentOptions
 
-# Oldest API server whose WebSocket exec we rely on.
+# The oldest API server on which the WebSocket exec was used.
 OLDEST_VERSION = (1, 20)
 GPU_TAINT = "nvidia.com/gpu"
 XEN_CLASS, XEN_LABEL = "xen-gpu", "xen-enabled"
@@ -22,7 +22,7 @@ PLUGIN_FIX = "gputax deploy current"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the pod would ask for."""
+    """The resources that the pod would request."""
 
     environment: str = "k8s"
     namespace: str = "gputax"
@@ -33,12 +33,12 @@ class Wanted:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """What its environment consists of."""
+        """The layers of its environment."""
         return EnvironmentName.parse(self.environment).layers
 
 
 def examine_cluster(environment: str, options: EnvironmentOptions, device: str) -> tuple[dict[str, Any], list[Finding]]:
-    """Return the cluster's facts and what they mean for the pod that the options describe."""
+    """Return the cluster's facts and the findings for the pod described by the options."""
     from gputax.kubernetes.inspection import inspect_cluster
 
     facts = inspect_cluster(options.context, options.namespace)
@@ -54,7 +54,7 @@ def examine_cluster(environment: str, options: EnvironmentOptions, device: str) 
 
 
 def diagnose_cluster(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
-    """Return what is well and what is wrong, in the order in which to mend it."""
+    """Return all findings, in the order in which to fix them."""
     unreachable = facts.get("unreachable")
     if unreachable:
         why = "Nothing can be measured in a cluster that does not answer."
@@ -63,35 +63,35 @@ def diagnose_cluster(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
 
 
 def check_version(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
-    """Return which cluster it is."""
+    """Check the version of the API server."""
     title = f"Kubernetes {facts.get('version')}"
     detail = f"{facts.get('server')}, context {facts.get('context')}"
     numbers = tuple(int(part) for part in str(facts.get("version")).lstrip("v").split(".")[:2] if part.isdigit())
     if len(numbers) == 2 and numbers < OLDEST_VERSION:
-        return [Finding("warn", title, detail, "Older than what gputax was run on (1.20 to 1.34).", "kubectl version")]
+        return [Finding("warn", title, detail, "gputax was run on Kubernetes 1.20 to 1.34 only.", "kubectl version")]
     return [Finding("ok", title, detail)]
 
 
 def check_namespace(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
-    """Return whether the namespace is there and lets the pod in."""
+    """Check that the namespace exists and that its pod security level admits the pod."""
     labels = facts.get("namespace_labels")
     if labels is None:
         problem = (facts.get("problems") or {}).get("namespace")
         if problem:
-            return []  # whether it exists may not be asked; the permissions below decide
-        why = "Every object of a run lies in one namespace, which gputax does not make by itself."
+            return []  # we may not read the namespace; the permissions below decide
+        why = "All objects of a run are in one namespace, which gputax does not create itself."
         fix = f"kubectl create namespace {shlex.quote(wanted.namespace)}"
         return [Finding("fail", f"There is no namespace {wanted.namespace}", "", why, fix)]
     level = labels.get("pod-security.kubernetes.io/enforce", "")
     if PROXY in wanted.layers and level in ("restricted", "baseline"):
-        why = "The proxy's socket is a path of the node, which this level forbids."
+        why = "The proxy's socket needs a hostPath volume, which this level forbids."
         fix = f"kubectl label namespace {wanted.namespace} pod-security.kubernetes.io/enforce=privileged --overwrite"
         return [Finding("fail", f"Pod security of {wanted.namespace} is {level}", "", why, fix)]
     return [Finding("ok", f"Namespace {wanted.namespace}", f"pod security {level}" if level else "")]
 
 
 def check_permissions(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
-    """Return what we may not do there."""
+    """Check the permissions that a run needs."""
     asked = facts.get("permissions")
     if asked is None:
         return []
@@ -112,54 +112,54 @@ def check_permissions(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]
 
 
 def check_nodes(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
-    """Return whether nodes are ready, open and large enough."""
+    """Check that nodes are ready, schedulable and large enough."""
     nodes = facts.get("nodes")
     if nodes is None:
-        why = "GPU nodes, taints and sizes could not be checked; the scheduler's own words will tell."
+        why = "GPU nodes, taints and sizes could not be checked; problems will show only when a pod is scheduled."
         detail = str((facts.get("problems") or {}).get("nodes", ""))
-        return [Finding("warn", "Nodes may not be listed", detail, why, "kubectl auth can-i list nodes")]
+        return [Finding("warn", "Not permitted to list nodes", detail, why, "kubectl auth can-i list nodes")]
     findings = []
     for node in nodes:
         name = node["name"]
         if not node["ready"]:
-            why = "Nothing is scheduled there, and a pod that runs there is lost."
+            why = "No pods are scheduled there, and pods that run there are lost."
             findings.append(
                 Finding("warn", f"Node {name} is not ready", node["why"], why, f"kubectl describe node {name}")
             )
         elif node["cordoned"]:
-            why = "Nothing new is scheduled there."
+            why = "No new pods are scheduled there."
             findings.append(Finding("warn", f"Node {name} is cordoned", "", why, f"kubectl uncordon {name}"))
         for taint in node["taints"]:
             if not _tolerated(taint, wanted):
                 key, effect = taint.partition("=")[0], taint.rpartition(":")[2]
-                why = "Our pods do not tolerate this taint, so they stay away from the node."
+                why = "Our pods do not tolerate this taint, so they are not scheduled there."
                 fix = f"kubectl taint nodes {name} {key}:{effect}-"
                 findings.append(Finding("warn", f"Node {name} has the taint {taint}", "", why, fix))
     usable = [node for node in nodes if _usable(node, wanted)]
     if not usable:
-        why = "A pod would stay Pending for ever."
-        return [*findings, Finding("fail", "No node takes our pods", f"{len(nodes)} nodes", why, "kubectl get nodes")]
+        why = "A pod would stay Pending forever."
+        return [*findings, Finding("fail", "No node can run our pods", f"{len(nodes)} nodes", why, "kubectl get nodes")]
     largest = max(node["cpus"] for node in usable)
     if largest < wanted.cpus:
-        why = f"The pod asks for {wanted.cpus} whole CPUs, so that it has as many threads as a bare worker here."
+        why = f"The pod requests {wanted.cpus} whole CPUs, so that it has as many threads as a bare worker here."
         fix = f"gputax run --env {wanted.environment} --cpus {max(1, int(largest))} --threads {max(1, int(largest))}"
-        return [*findings, Finding("fail", f"The largest node has {largest:g} CPUs to give", "", why, fix)]
+        return [*findings, Finding("fail", f"The largest node has {largest:g} allocatable CPUs", "", why, fix)]
     return [*findings, Finding("ok", f"{len(usable)} of {len(nodes)} nodes usable", f"up to {largest:g} CPUs")]
 
 
 def check_gpus(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
-    """Return which nodes offer GPUs, and which have some that nobody advertises."""
+    """Check which nodes offer GPUs, and which have GPUs that no device plugin advertises."""
     nodes = facts.get("nodes")
     if nodes is None:
         return []
     findings = []
     for node in nodes:
         if node["gpu_hint"] and not node["gpu_capacity"]:
-            why = "The node says that it has a GPU, but no device plugin offers it: no pod can ask for it."
+            why = "The node is labelled as having a GPU, but no device plugin advertises it: no pod can request it."
             title = f"Node {node['name']} offers no nvidia.com/gpu"
             findings.append(Finding("fail", title, node["gpu_hint"], why, PLUGIN_FIX))
         elif node["gpu_capacity"] > node["gpus"]:
-            why = "The device plugin calls some of its GPUs unhealthy."
+            why = "The device plugin reports some of its GPUs as unhealthy."
             title = f"Node {node['name']} offers {node['gpus']} of {node['gpu_capacity']} GPUs"
             findings.append(Finding("warn", title, "", why, f"kubectl describe node {node['name']}"))
     offered = {node["name"]: node["gpus"] for node in nodes if node["gpus"]}
@@ -167,7 +167,7 @@ def check_gpus(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
         detail = ", ".join(f"{name}: {count}" for name, count in offered.items())
         status, why, fix = ("ok", "", "")
         if max(offered.values()) < wanted.gpus:
-            status, why = "fail", f"One pod asks for {wanted.gpus} GPUs, which no single node has."
+            status, why = "fail", f"One pod requests {wanted.gpus} GPUs, and no single node has that many."
             fix = f"gputax run --env {wanted.environment} --gpus {max(offered.values())}"
         findings.append(Finding(status, "GPUs", detail, why, fix))  # type: ignore[arg-type]
     elif not findings:
@@ -178,22 +178,22 @@ def check_gpus(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
 
 
 def check_sharing(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
-    """Return how nodes share their GPUs, by the labels of NVIDIA's discovery, GKE and nos."""
+    """Report how nodes share their GPUs, from the labels of NVIDIA's feature discovery, GKE and nos."""
     from gputax.kubernetes.nodes import SHARING_LABELS, NodeFacts
     from gputax.sharing.flavours.flavour import flavour_of
 
     findings = []
     for node in facts.get("nodes") or ():
         labels = node["labels"]
-        told = [f"{name}={labels[name]}" for name in SHARING_LABELS if labels.get(name)]
-        if told:
+        found = [f"{name}={labels[name]}" for name in SHARING_LABELS if labels.get(name)]
+        if found:
             flavour = flavour_of(NodeFacts(str(node["name"]), labels))
-            findings.append(Finding("ok", f"Sharing on node {node['name']} ({flavour})", ", ".join(told)))
+            findings.append(Finding("ok", f"Sharing on node {node['name']} ({flavour})", ", ".join(found)))
     return findings
 
 
 def check_plugins(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
-    """Return whether the pods that make GPUs usable run."""
+    """Check that the driver and device plugin pods run."""
     plugins = facts.get("plugins")
     if not plugins:
         return []
@@ -201,11 +201,11 @@ def check_plugins(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
     if not broken:
         names = sorted({each["name"] for each in plugins if each["ready"]})
         return [Finding("ok", f"{len(names)} driver and device plugin pods run", ", ".join(names[:3]))] if names else []
-    why = "GPUs are offered and prepared by these pods; without them nothing can be scheduled on a GPU."
+    why = "These pods set up and advertise GPUs; without them no pod gets a GPU."
     return [
         Finding(
             "fail",
-            f"Pod {each['name']} does not run",
+            f"Pod {each['name']} is not running",
             each["words"],
             why,
             f"kubectl -n {each['namespace']} describe pod {each['name']}",
@@ -215,7 +215,7 @@ def check_plugins(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
 
 
 def check_quota(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
-    """Return whether a quota of the namespace leaves room for the pod."""
+    """Check that the namespace's quotas leave room for the pod."""
     from gputax.kubernetes.quantity import quantity
 
     needs: dict[str, float] = {"pods": 1, "count/pods": 1}
@@ -228,40 +228,40 @@ def check_quota(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
             if needs.get(name, 0) > left:
                 title = f"Quota {quota['name']} leaves too little {name}"
                 detail = f"{left:g} of {quota['hard'][name]} left, {needs[name]:g} needed"
-                why = "The API server would refuse the pod."
+                why = "The API server would reject the pod."
                 fix = f"kubectl -n {wanted.namespace} describe resourcequota {quota['name']}"
                 findings.append(Finding("fail", title, detail, why, fix))
     return findings
 
 
 def check_pods(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
-    """Return which pods of the namespace do not run, and why in the cluster's own words."""
+    """Report the namespace's pods that do not run, with the cluster's reason."""
     findings = []
     for each in facts.get("pods") or ():
         state = "Pending" if each["phase"] == "waiting" else "stuck"
-        why = "What keeps this pod will keep ours as well." if not each["ours"] else "A run of gputax waits for it."
+        why = "The same problem may block our pods." if not each["ours"] else "A run of gputax is waiting for it."
         if "pull" in each["reason"].lower() or "image" in each["reason"].lower():
-            why = "The nodes cannot get this image: name one that they can, or import it there."
+            why = "The nodes cannot pull this image: use another with --image, or import it there."
         fix = f"kubectl -n {wanted.namespace} describe pod {each['name']}"
         findings.append(Finding("warn", f"Pod {each['name']} is {state}", each["words"], why, fix))
     return findings
 
 
 def check_runtime_class(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
-    """Return whether the RuntimeClass exists, and whether a node's container runtime has its handler."""
+    """Check that the RuntimeClass exists and that a node's container runtime has its handler."""
     name = wanted.runtime_class or (XEN_CLASS if XEN in wanted.layers else "")
     classes = facts.get("runtime_classes")
     if not name or classes is None:
         return []
     if name not in classes:
-        why = "The API server refuses a pod whose RuntimeClass does not exist."
+        why = "The API server rejects a pod whose RuntimeClass does not exist."
         fix = "kubectl apply -k kubernetes/overlays/xen" if name == XEN_CLASS else "kubectl get runtimeclass"
         return [Finding("fail", f"There is no RuntimeClass {name}", "", why, fix)]
     nodes = facts.get("nodes") or []
     if name == XEN_CLASS and nodes:
         nodes = [node for node in nodes if node["labels"].get(XEN_LABEL) == "true"]
         if not nodes:
-            why = f"The RuntimeClass wants nodes with the label {XEN_LABEL}=true; a pod would stay Pending."
+            why = f"The RuntimeClass selects nodes with the label {XEN_LABEL}=true; a pod would stay Pending."
             return [
                 Finding(
                     "fail", "No node is labelled as a Xen guest", "", why, f"kubectl label node NAME {XEN_LABEL}=true"
@@ -271,7 +271,7 @@ def check_runtime_class(facts: Mapping[str, Any], wanted: Wanted) -> list[Findin
     telling = [node for node in nodes if node["runtime_handlers"] is not None]
     if telling and not any(handler in node["runtime_handlers"] for node in telling):
         known = ", ".join(sorted({each or "(default)" for node in telling for each in node["runtime_handlers"]}))
-        why = "The node's container runtime has no such handler: the pod would hang in ContainerCreating."
+        why = "The node's container runtime has no such handler: the pod would stay in ContainerCreating."
         fix = f"containerd config dump | grep -A3 'runtimes.{handler}'"
         return [
             Finding("fail", f"No node has the handler {handler} of RuntimeClass {name}", f"known: {known}", why, fix)

@@ -1,4 +1,4 @@
-"""A finding of the doctor: what was seen, why it matters and the command that mends it."""
+"""A finding of the doctor: what was found, why it matters and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Status = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     status: Status
     title: str
     detail: str = ""
     why: str = ""
-    """Why it matters; empty if all is well."""
+    """Why it matters; empty if the check passed."""
     fix_command: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -27,10 +27,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Disk:
-    """Where models and results will go, and whether they can."""
+    """The directories for models and results, their free space and whether they are writable."""
 
     models_dir: str
     models_free_mb: float | None
     results_dir: str
     results_problem: str = ""
-    """Empty if the results directory can be written."""
+    """Empty if the results directory is writable."""

@@ -1,4 +1,4 @@
-"""Check what the host gives a measurement: CPUs, clocks, quiet, memory and disk."""
+"""Check the host's CPUs, clocks, background load, memory and disk."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from gputax.doctor.finding import Disk, Finding
 from gputax.worker.probes.disturbance import Limits
 
-# A ResNet-50 quick run stays below 1.5 GB; BERT-Large's weights are 1.3 GB and exist twice while they load.
+# A ResNet-50 quick run stays below 1.5 GB; BERT-Large's weights are 1.3 GB and in memory twice while they load.
 SMALL_RUN_MB, LARGE_RUN_MB = 1500, 4000
 # Model files: ResNet-50 0.1 GB, YOLOS-small 0.1 GB, BERT-Large 1.4 GB.
 SMALL_MODELS_MB, LARGE_MODELS_MB = 300, 1400
-# What is worth a warning before a run is what is worth one after it.
+# The same limits as for the warnings after a run.
 LIMITS = Limits()
 
 
 def check_cpu(facts: Mapping[str, Any]) -> list[Finding]:
-    """Return how many CPUs are really there, and whether a quota will show up in the latencies."""
+    """Check how many CPUs are usable, and whether a quota will affect latencies."""
     allowance = facts.get("cpu_allowance") or {}
     cpus, quota = len(allowance.get("affinity") or ()), allowance.get("quota_cpus")
     threads = allowance.get("threads")
@@ -29,58 +29,58 @@ def check_cpu(facts: Mapping[str, Any]) -> list[Finding]:
     source = allowance.get("quota_source")
     detail = f"{cpus} CPUs visible, {threads} thread{'s' * (threads != 1)} used; set in {source}"
     if quota < 1:
-        why = "Even one thread is stopped in every period of such a quota: tail latencies are the quota's."
+        why = "Such a quota stops even a single thread in every period: it determines the tail latencies."
     elif quota != int(quota):
-        why = f"The part above {threads} cannot carry a thread: it stays idle, or one more is throttled."
+        why = f"The part above {threads} is not enough for a thread: it stays idle, or one more thread is throttled."
     else:
         why = "Libraries that count CPUs instead of reading the quota start too many threads and are throttled."
     return [Finding("warn", f"CPU quota of {quota:g} CPU{'s' * (quota != 1)}", detail, why, _quota_fix(facts, cpus))]
 
 
 def check_governor(facts: Mapping[str, Any]) -> list[Finding]:
-    """Return whether the CPU clock follows the load; nothing where it cannot be read, as in most guests."""
+    """Check the CPU frequency governor; no finding if it cannot be read, as in most virtual machines."""
     governors = (facts.get("host") or {}).get("governors")
     if not governors:
         return []
     if set(governors) == {"performance"}:
         return [Finding("ok", "CPU governor performance")]
-    why = "The clock follows the load, so sparse requests look slower than they need be and runs differ."
+    why = "The clock follows the load, so sparse requests look slower than necessary and runs differ."
     fix = "sudo cpupower frequency-set --governor performance"
     return [Finding("warn", f"CPU governor {', '.join(governors)}", "", why, fix)]
 
 
 def check_noise(facts: Mapping[str, Any]) -> list[Finding]:
-    """Return who else used our CPUs while the doctor listened."""
+    """Check how much CPU time others used while the doctor was observing."""
     noise = facts.get("noise") or {}
     steal, others = noise.get("steal_percent"), noise.get("others_percent_of_core")
-    heard = f"heard in {noise.get('seconds', 0):g} s"
+    observed = f"observed for {noise.get('seconds', 0):g} s"
     findings = []
     if steal is not None and steal > LIMITS.steal_percent:
-        why = "The hypervisor gives this CPU time to other guests; what is measured waits meanwhile."
-        findings.append(Finding("warn", f"{steal:.1f} % of the CPU time is stolen", heard, why, "vmstat 1 10"))
+        why = "The hypervisor gives this CPU time to other guests; measurements wait in the meantime."
+        findings.append(Finding("warn", f"{steal:.1f} % of the CPU time is stolen", observed, why, "vmstat 1 10"))
     if others is not None and others > LIMITS.others_percent_of_core:
-        why = "Other processes take CPU time and cache from what is measured. Stop the busiest, or wait."
+        why = "Other processes take CPU time and cache from the measurement. Stop the busiest, or wait."
         fix = "ps -eo pid,pcpu,comm --sort=-pcpu | head"
-        findings.append(Finding("warn", f"Other processes use {others:.0f} % of a core", heard, why, fix))
+        findings.append(Finding("warn", f"Other processes use {others:.0f} % of a core", observed, why, fix))
     if not findings and steal is not None and others is not None:
         findings.append(Finding("ok", "Quiet", f"steal {steal:.1f} %, other processes {others:.0f} % of a core"))
     return findings
 
 
 def check_load(facts: Mapping[str, Any]) -> list[Finding]:
-    """Return whether more threads want to run than there are cores."""
+    """Check whether more threads are runnable than there are cores."""
     host = facts.get("host") or {}
     load, cores = host.get("load_1min"), host.get("cores_online")
     if load is None or not cores:
         return []
     if load <= cores:
         return [Finding("ok", f"Load {load:g} on {cores} cores")]
-    why = "More threads wanted to run than there are cores in the last minute; a run now would queue with them."
+    why = "In the last minute more threads were runnable than there are cores; a run would have to wait for them."
     return [Finding("warn", f"Load {load:g} on {cores} cores", "", why, "ps -eo pid,pcpu,comm --sort=-pcpu | head")]
 
 
 def check_memory(facts: Mapping[str, Any]) -> list[Finding]:
-    """Return whether the workloads fit into memory."""
+    """Check that the workloads fit into memory."""
     host = facts.get("host") or {}
     known = [host[key] for key in ("memory_available_mb", "memory_limit_mb") if host.get(key) is not None]
     if not known:
@@ -91,7 +91,7 @@ def check_memory(facts: Mapping[str, Any]) -> list[Finding]:
     if host.get("memory_limit_mb") == usable_mb:
         fix = "docker update --memory 4g --memory-swap 4g CONTAINER"
     if usable_mb < SMALL_RUN_MB:
-        return [Finding("fail", title, "", "Even a ResNet-50 run needs 1.5 GB; the kernel would end it.", fix)]
+        return [Finding("fail", title, "", "Even a ResNet-50 run needs 1.5 GB; the kernel would kill it.", fix)]
     if usable_mb < LARGE_RUN_MB:
         why = "BERT-Large needs about 4 GB while it loads; ResNet-50 and YOLOS-small fit."
         return [Finding("warn", title, "", why, fix)]
@@ -99,11 +99,11 @@ def check_memory(facts: Mapping[str, Any]) -> list[Finding]:
 
 
 def check_disk(disk: Disk) -> list[Finding]:
-    """Return whether model files and results can be written."""
+    """Check that there is space for model files and that results can be written."""
     findings = []
     free_mb = disk.models_free_mb
     if free_mb is not None:
-        title, fix = f"{free_mb / 1024:.1f} GB free for models", "export GPUTAX_MODELS=/path/with/room"
+        title, fix = f"{free_mb / 1024:.1f} GB free for models", "export GPUTAX_MODELS=/path/with/free/space"
         if free_mb < SMALL_MODELS_MB:
             why = "ResNet-50 and YOLOS-small need 0.1 GB each, BERT-Large 1.4 GB."
             findings.append(Finding("fail", title, disk.models_dir, why, fix))
@@ -113,13 +113,13 @@ def check_disk(disk: Disk) -> list[Finding]:
         else:
             findings.append(Finding("ok", title, disk.models_dir))
     if disk.results_problem:
-        why = "Each cell is written when it ends; a directory that cannot be written would lose the run."
+        why = "Each cell is written when it ends; without a writable directory the run would be lost."
         place = shlex.quote(disk.results_dir)
         fix = f'sudo mkdir -p {place} && sudo chown "$USER" {place}'
-        title = "The results directory cannot be written"
+        title = "The results directory is not writable"
         findings.append(Finding("fail", title, f"{disk.results_dir}: {disk.results_problem}", why, fix))
     else:
-        findings.append(Finding("ok", "Results can be written", disk.results_dir))
+        findings.append(Finding("ok", "The results directory is writable", disk.results_dir))
     return findings
 
 

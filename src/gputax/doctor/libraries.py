@@ -12,7 +12,7 @@ OLDEST_GLIBC = (2, 27)
 # mlcommons-loadgen 6.0.17 on PyPI, for CPython 3.9 to 3.13.
 WHEELS = (("Linux", "x86_64"), ("Darwin", "arm64"), ("Windows", "AMD64"))
 OTHER_PYTHON = "python3.12 -m venv .venv && .venv/bin/pip install 'gputax[cpu]'"
-# Built so on Debian 12 in 56 s.
+# This built on Debian 12 in 56 s.
 BUILD_LOADGEN = "pip install --no-binary mlcommons-loadgen mlcommons-loadgen"
 PROVIDERS = {
     "CPUExecutionProvider": "CPU",
@@ -22,7 +22,7 @@ PROVIDERS = {
 
 
 def check_python(facts: Mapping[str, Any]) -> list[Finding]:
-    """Return whether this Python can run gputax."""
+    """Check that this Python can run gputax."""
     host = facts.get("host") or {}
     text = str(host.get("python") or "unknown")
     title = f"Python {text}"
@@ -33,15 +33,15 @@ def check_python(facts: Mapping[str, Any]) -> list[Finding]:
         return [Finding("fail", title, "not the standard CPython", why, OTHER_PYTHON)]
     if not OLDEST_PYTHON <= _version(text) <= NEWEST_PYTHON:
         why = (
-            "gputax needs Python 3.11 to 3.13: it uses what 3.11 brought, and MLPerf LoadGen has wheels for"
-            " nothing newer than 3.13."
+            "gputax needs Python 3.11 to 3.13: it uses features of 3.11, and MLPerf LoadGen has no wheels for"
+            " Python versions newer than 3.13."
         )
         return [Finding("fail", title, "outside 3.11 to 3.13", why, OTHER_PYTHON)]
     return [Finding("ok", title, str(host.get("libc") or ""))]
 
 
 def check_loadgen(facts: Mapping[str, Any]) -> list[Finding]:
-    """Return whether LoadGen can be imported and, if not, whether a wheel for this machine exists at all."""
+    """Check that LoadGen can be imported and, if not, whether a wheel for this machine exists."""
     version = (facts.get("packages") or {}).get("mlcommons-loadgen")
     loadgen = facts.get("loadgen") or {}
     if loadgen.get("importable"):
@@ -62,7 +62,7 @@ def check_loadgen(facts: Mapping[str, Any]) -> list[Finding]:
 
 
 def wheel_blocker(host: Mapping[str, Any]) -> tuple[str, str]:
-    """Return why no LoadGen wheel fits this machine and the command that helps; both empty if one fits."""
+    """Return why no LoadGen wheel fits this machine, and a command that helps; both empty if one fits."""
     system, machine = str(host.get("system")), str(host.get("architecture"))
     libc, build = str(host.get("libc") or ""), _build_command(host)
     if not _version(str(host.get("python"))) <= NEWEST_PYTHON:
@@ -76,7 +76,7 @@ def wheel_blocker(host: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def check_onnxruntime(facts: Mapping[str, Any]) -> list[Finding]:
-    """Return whether ONNX Runtime is there and what it can run on."""
+    """Check that ONNX Runtime is installed, and list its providers."""
     packages, found = facts.get("packages") or {}, facts.get("onnxruntime") or {}
     if packages.get("onnxruntime") and packages.get("onnxruntime-gpu"):
         return [
@@ -84,13 +84,13 @@ def check_onnxruntime(facts: Mapping[str, Any]) -> list[Finding]:
                 "fail",
                 "onnxruntime and onnxruntime-gpu are both installed",
                 f"{packages['onnxruntime']} and {packages['onnxruntime-gpu']}",
-                "Both write into the same directory, and which providers exist depends on which came last.",
+                "Both install into the same directory; the one installed last decides which providers exist.",
                 "pip uninstall -y onnxruntime onnxruntime-gpu && pip install 'gputax[cuda]'",
             )
         ]
     extra = "cuda" if (facts.get("devices") or {}).get("gpus") else "cpu"
     if not found.get("importable"):
-        why = "The engine `onnx`, which is the default, runs on it."
+        why = "The default engine, `onnx`, needs it."
         reason = str(found.get("why") or "")
         return [Finding("fail", "ONNX Runtime cannot be imported", reason, why, f"pip install 'gputax[{extra}]'")]
     version = packages.get("onnxruntime") or packages.get("onnxruntime-gpu") or ""
@@ -105,6 +105,6 @@ def _build_command(host: Mapping[str, Any]) -> str:
 
 
 def _version(text: str) -> tuple[int, int]:
-    """Return major and minor; (0, 0) if the text is no version."""
+    """Return major and minor; (0, 0) if the text is not a version."""
     numbers = [int(part) for part in text.split(".")[:2] if part.isdigit()]
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)

@@ -1,4 +1,4 @@
-"""The doctor: turn the facts of a place into findings, each with the command that mends it."""
+"""Turn the facts about a machine into findings, each with the command that fixes it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ CHECKS: tuple[Callable[[Mapping[str, Any]], list[Finding]], ...] = (
 
 
 def diagnose(facts: Mapping[str, Any], disk: Disk) -> list[Finding]:
-    """Return what is well and what is wrong, in the order in which to mend it."""
+    """Return all findings, in the order in which to fix them."""
     return [*(finding for check in CHECKS for finding in check(facts)), *check_disk(disk)]
 
 
 def inspect_disk(models: Path, results: Path) -> Disk:
-    """Look whether models and results have room; nothing is left behind and no directory is made."""
+    """Check free space and write access for models and results; leaves no files and creates no directories."""
     try:
         free_mb: float | None = shutil.disk_usage(_existing(models)).free / (1 << 20)
     except OSError:
@@ -59,7 +59,7 @@ def _existing(path: Path) -> Path:
 
 def _write_problem(place: Path) -> str:
     try:
-        # Only a real write shows a read-only or full file system, above all to root.
+        # Only a real write detects a read-only or full file system, especially as root.
         with tempfile.TemporaryFile(dir=place) as probe:
             probe.write(bytes(4096))
             probe.flush()

@@ -12,12 +12,12 @@ TITLE = "native parts"
 
 
 def native_facts() -> dict[str, Any]:
-    """Return what is built here; a matter of the machine that starts workers, so not asked of one."""
+    """Return which parts are built; read locally, because the machine that starts workers needs them."""
     return {"directory": str(native_directory()), "missing": missing_parts()}
 
 
 def check_native(facts: Mapping[str, Any]) -> list[Finding]:
-    """Return whether `micro` on the software device and the environment bare+proxy can run."""
+    """Check that `micro` on the software device and the environment bare+proxy can run."""
     native = facts.get("native")
     if native is None:
         return []

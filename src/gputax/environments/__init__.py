@@ -1,1 +1,1 @@
-"""Ways to start a worker somewhere and hold its two pipes."""
+"""Environments start a worker somewhere and hold its pipes."""

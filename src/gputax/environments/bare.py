@@ -1,4 +1,4 @@
-"""`bare`: the worker is a process of this machine, with nothing in between."""
+"""`bare`: the worker is a local process, without any layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputax.plan.driver import DriverChoice
 
 
 class Bare:
-    """Starts the worker with the interpreter that runs the coordinator."""
+    """Starts the worker with the coordinator's own Python interpreter."""
 
     name = "bare"
 
@@ -29,7 +29,7 @@ class Bare:
 
     @contextmanager
     def surroundings(self) -> Iterator[dict[str, str]]:
-        """Give the variables under which any program of this machine finds the driver that was asked for."""
+        """Yield the environment variables with which a local program loads the requested driver."""
         if not self._driver.needed:
             yield dict(os.environ)
             return
@@ -42,13 +42,13 @@ class Bare:
             yield variables
 
     def evidence(self, described: Described) -> Evidence:
-        """Tell that no container lies between, and that the driver is the one that was meant and no proxy's."""
+        """Show that no container is involved and that the worker loaded the intended driver, not a proxy's."""
         driver = described.driver or {}
         reasons = []
         if self._library and driver and driver.get("library") != self._library:
             reasons.append(f"the worker loaded {driver.get('library') or 'no driver'}, not {self._library}")
         if driver.get("vgpu") is not None and not self._driver.libcuda:
-            reasons.append("the worker's calls went through a GPU proxy: look at LD_LIBRARY_PATH")
+            reasons.append("the worker's calls went through a GPU proxy: check LD_LIBRARY_PATH")
         facts = {
             "pid": described.pid,
             "container_hints": described.host.get("container_hints"),

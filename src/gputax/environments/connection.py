@@ -1,4 +1,4 @@
-"""Talk with a started worker: send requests, pass on events, and end a worker that died, hung or talks nonsense."""
+"""The connection to a worker: send requests, forward events, and kill a worker that hangs or breaks the protocol."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from gputax.errors import GputaxError, PreflightError, WorkerError, error_from_d
 from gputax.worker.protocol import MAX_LINE_BYTES, PROTOCOL_VERSION, decode_message, encode_message
 
 OnEvent = Callable[[dict[str, Any]], None]
-# Remote shells greet before the worker speaks; more than this is no greeting.
+# Remote shells may print a banner before the worker starts; more than this is not a banner.
 MAX_NONSENSE_BYTES = 64 * 1024
 KEPT_STDERR_BYTES = 16 * 1024
 READ_BYTES = 1 << 20
 CLOSE_TIMEOUT_S = 10.0
-# A process that closed its pipe is about to end; its exit code says why.
+# A process that closed its pipe is about to exit; wait for its exit code, which gives the reason.
 LAST_WORDS_S = 1.0
+LAST_OUTPUT = "last stderr output"
 
 
 class WorkerConnection:
-    """One worker's life: started, asked, closed. Usable as a context manager that always ends the process."""
+    """One worker from start to exit. As a context manager it always ends the process."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -48,7 +49,7 @@ class WorkerConnection:
         return self._process.pid
 
     def describe(self, **parameters: Any) -> Described:
-        """Ask what the worker's place looks like, and check that both sides speak the same protocol."""
+        """Ask the worker to describe where it runs, and check that versions and protocols match."""
         described = self.call("describe", stall_timeout_s=120.0, **parameters)
         if described.get("protocol") != PROTOCOL_VERSION:
             raise WorkerError(
@@ -60,25 +61,25 @@ class WorkerConnection:
             raise PreflightError(
                 f"the worker is gputax {described.get('version')}, this is gputax {__version__}",
                 where=f"environment {self.environment.name}",
-                next_step="install the same version on both sides; an image is built anew, or named with --image",
+                next_step="install the same version on both sides; rebuild the image, or select another with --image",
             )
         return Described(described)
 
     def proven(self, described: Described | None = None, *, uses_driver: bool, stall_timeout_s: float) -> Proven:
-        """Return the evidence of the environment after a load, and the description that it rests on.
+        """Return the environment's evidence after a load, and the description on which it is based.
 
-        A worker that was described already is asked for its driver alone, and only if it uses one.
+        A worker that was already described is asked only about its driver, and only if it uses one.
         """
         described = described or self.describe()
         if uses_driver:
-            told = self.call("describe", about="driver", stall_timeout_s=stall_timeout_s)
-            described = described.with_driver(told)
+            driver = self.call("describe", about="driver", stall_timeout_s=stall_timeout_s)
+            described = described.with_driver(driver)
         return Proven(self.environment.evidence(described), described)
 
     def call(
         self, op: str, *, stall_timeout_s: float, on_event: OnEvent | None = None, **parameters: Any
     ) -> dict[str, Any]:
-        """Send one request and return its result; no sign of progress for `stall_timeout_s` ends the worker."""
+        """Send one request and return its result; kill a worker that reports no progress for `stall_timeout_s`."""
         self._next_id += 1
         self._send({"id": self._next_id, "op": op, **parameters})
         last_progress = time.monotonic()
@@ -94,7 +95,7 @@ class WorkerConnection:
                 raise error_from_dict(message["error"])
             event = message.get("event")
             if isinstance(event, dict):
-                # A count that stands still is no sign of life; any other event is.
+                # A count that does not change is not progress; any other event is.
                 if event.get("done") is None or event["done"] != last_done:
                     last_progress = time.monotonic()
                     last_done = event.get("done")
@@ -102,18 +103,18 @@ class WorkerConnection:
                     on_event(event)
 
     def close(self) -> None:
-        """Ask the worker to end and make sure that it did."""
+        """Ask the worker to exit and make sure that it does."""
         try:
             if self._process.poll() is None:
                 self.call("close", stall_timeout_s=CLOSE_TIMEOUT_S)
                 self._process.wait(CLOSE_TIMEOUT_S)
         except (WorkerError, subprocess.TimeoutExpired, OSError):
-            pass  # it would not end by itself: `end` does it
+            pass  # it did not exit by itself: `end` kills it
         finally:
             self.end()
 
     def end(self) -> None:
-        """End the process now and give back its pipes."""
+        """Kill the process and close its pipes."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
@@ -125,7 +126,7 @@ class WorkerConnection:
 
     @property
     def ended(self) -> bool:
-        """Whether the process is gone."""
+        """Whether the process has exited."""
         return self._process.poll() is not None
 
     def __enter__(self) -> WorkerConnection:
@@ -135,7 +136,7 @@ class WorkerConnection:
         self.end()
 
     def last_words(self) -> str:
-        """Return the end of what the worker wrote to stderr."""
+        """Return the last part of the worker's stderr."""
         return bytes(self._stderr[-2000:]).decode(errors="replace").strip()
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -165,9 +166,9 @@ class WorkerConnection:
                 self.end()
                 explained = self._explained(self._process.wait())
                 raise explained or WorkerError(
-                    f"no progress in {op!r} for {stall_timeout_s:g} s: the worker was ended",
+                    f"no progress in {op!r} for {stall_timeout_s:g} s: the worker was killed",
                     where=self._where(),
-                    next_step="raise --stall-timeout if this device is just slow; its last words: " + self._words(),
+                    next_step="raise --stall-timeout if the device is just slow; " + self._last_output(),
                 )
             data = os.read(descriptor, READ_BYTES)
             if not data:
@@ -183,7 +184,7 @@ class WorkerConnection:
             self.end()
             sample = bytes(self._nonsense[:80]).decode(errors="replace")
             raise WorkerError(
-                f"the worker's stdout carries something else than the protocol: {sample!r}…",
+                f"unexpected output on the worker's stdout: {sample!r}…",
                 where=self._where(),
                 next_step="nothing in the environment may print to the worker's stdout (shell profiles often do)",
             )
@@ -200,7 +201,7 @@ class WorkerConnection:
         return self._process.explain(code, self._words()) if isinstance(self._process, ExplainsItsEnd) else None
 
     def _died(self) -> GputaxError:
-        # Its exit code tells more than the signal with which we would end it now.
+        # Its own exit code is more useful than the signal with which we would kill it now.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(LAST_WORDS_S)
         self.end()
@@ -213,11 +214,14 @@ class WorkerConnection:
         return WorkerError(
             f"the worker {how}{memory} before it answered",
             where=self._where(),
-            next_step=f"its last words: {self._words()}",
+            next_step=self._last_output(),
         )
 
     def _where(self) -> str:
         return f"environment {self.environment.name}, worker pid {self.pid}"
+
+    def _last_output(self) -> str:
+        return f"{LAST_OUTPUT}: {self._words()}"
 
     def _words(self) -> str:
         return self.last_words()[-600:] or "none"

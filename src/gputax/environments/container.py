@@ -1,4 +1,4 @@
-"""`container`: the worker is the one process of a container, started by docker or podman, whichever is there."""
+"""`container`: the worker is the only process of a container, started by docker or podman."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from gputax.worker.workloads.model_folder import models_folder
 ENGINES = ("docker", "podman")
 MODELS = "/models"
 ASK_TIMEOUT_S = 30.0
-# What `docker run` itself exits with: the daemon refused, the command cannot be executed, the command is not there.
+# Exit codes of `docker run` itself: the daemon refused, the command is not executable, the command was not found.
 EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 _MEMORY = re.compile(r"(\d+)(Ki|Mi|Gi|Ti|[kKmMgGtT]?)")
 
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """Everything that the command line of one container names."""
+    """Everything on the command line of one container."""
 
     engine: str
     name: str
@@ -38,14 +38,14 @@ class ContainerPlan:
     memory: str
     gpus: int
     models: str = ""
-    """A directory of this machine with model files; empty for those in the image."""
+    """A local directory with model files; empty to use those in the image."""
     variables: tuple[tuple[str, str], ...] = ()
 
     def words(self) -> list[str]:
-        """Return the command: no network, nothing writable but /tmp, no capability, as many CPUs as told."""
+        """Return the command: no network, only /tmp writable, no capabilities, CPUs as planned."""
         gpus = []
         if self.gpus:
-            # podman reaches GPUs by their CDI names only.
+            # podman knows GPUs only by their CDI names.
             gpus = ["--gpus", str(self.gpus)] if self.engine == "docker" else ["--device", "nvidia.com/gpu=all"]
         mounts = ["--volume", f"{self.models}:{MODELS}:ro", "--env", f"GPUTAX_MODELS={MODELS}"] if self.models else []
         variables = [word for name, value in self.variables for word in ("--env", f"{name}={value}")]
@@ -59,7 +59,7 @@ class ContainerPlan:
 
 
 class Container:
-    """Starts one container per worker and removes it however the worker ended."""
+    """Starts one container per worker and removes it, however the worker ended."""
 
     def __init__(self, name: str, options: EnvironmentOptions, driver: DriverChoice | None = None) -> None:
         self.name = name
@@ -75,7 +75,7 @@ class Container:
         )
 
     def evidence(self, described: Described) -> Evidence:
-        """Tell that the worker was in our container, under its limits."""
+        """Show that the worker ran in our container, under its limits."""
         plan = self._plan
         if plan is None:
             return Evidence.of(CONTAINER, ["no container was started"])
@@ -110,31 +110,33 @@ class Container:
 
 
 def container_engine() -> str:
-    """Return docker or podman: the first that serves; where none does, the first that is there and will say why."""
+    """Return the first of docker and podman that works; if none does, the first installed one, which reports why."""
     here = [engine for engine in ENGINES if shutil.which(engine)]
     for engine in here:
-        # A docker without its daemon is often left beside a podman that works.
+        # Often docker is installed without a running daemon, next to a podman that works.
         if len(here) == 1 or _asked(engine, "version", "--format", "{{.Server.Version}}"):
             return engine
     if here:
         return here[0]
-    raise PreflightError("neither docker nor podman is here", where="PATH", next_step="sudo apt-get install -y podman")
+    raise PreflightError(
+        "neither docker nor podman is installed", where="PATH", next_step="sudo apt-get install -y podman"
+    )
 
 
 def engine_memory(text: str) -> str:
-    """Return Kubernetes' spelling of an amount of memory in docker's."""
+    """Convert an amount of memory from Kubernetes' notation to docker's."""
     found = _MEMORY.fullmatch(text)
     if not found:
-        raise PreflightError(f"{text!r} is no amount of memory", next_step="e.g. --memory 4Gi")
+        raise PreflightError(f"{text!r} is not an amount of memory", next_step="e.g. --memory 4Gi")
     return found[1] + found[2].removesuffix("i").lower()
 
 
 def explain(plan: ContainerPlan, code: int, words: str) -> GputaxError | None:
-    """Turn what the engine says when it cannot start a container into an error with its next step."""
+    """Turn the engine's message about a container that did not start into an error with a next step."""
     lower, where = words.lower(), f"{plan.engine}, image {plan.image}"
     if lacks_gputax(words) or code in (EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND):
         return PreflightError(
-            f"the image holds no gputax: {words}", where=where, next_step="docker build -f docker/Dockerfile ."
+            f"gputax is missing in the image: {words}", where=where, next_step="docker build -f docker/Dockerfile ."
         )
     if code != EXIT_ENGINE:
         return None
@@ -143,7 +145,7 @@ def explain(plan: ContainerPlan, code: int, words: str) -> GputaxError | None:
     elif "cannot connect to the docker daemon" in lower or "is the docker daemon running" in lower:
         step = "sudo systemctl start docker"
     elif "unable to find image" in lower or "no such image" in lower or "pull access denied" in lower:
-        step = f"{plan.engine} build -f docker/Dockerfile -t {plan.image} . (or name another with --image)"
+        step = f"{plan.engine} build -f docker/Dockerfile -t {plan.image} . (or select another with --image)"
     elif "could not select device driver" in lower or "nvidia.com/gpu" in lower:
         step = "install the NVIDIA container toolkit, or measure without a GPU: --gpus 0"
     elif "range of cpus" in lower:
@@ -154,7 +156,7 @@ def explain(plan: ContainerPlan, code: int, words: str) -> GputaxError | None:
 
 
 def _remove(plan: ContainerPlan) -> None:
-    """Remove the container: ending the engine's client alone leaves it running."""
+    """Remove the container: it keeps running when only the engine's client is killed."""
     _asked(plan.engine, "rm", "--force", plan.name)
 
 

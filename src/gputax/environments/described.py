@@ -1,4 +1,4 @@
-"""What a worker tells of the place where it runs: its answer to `describe`."""
+"""The worker's reply to `describe`: the host, container and devices that it sees."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Described:
-    """A typed view of the answer, which is stored as it came; what a worker could not find out is None or empty."""
+    """A typed view of the reply, which is stored unchanged; unknown values are None or empty."""
 
     answer: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as it is stored."""
+        """Return the reply as it is stored."""
         return dict(self.answer)
 
-    def with_driver(self, told: Mapping[str, Any]) -> Described:
-        """Return the description with what the worker tells of its driver, which it can only do after its work."""
-        return Described({**self.answer, **told})
+    def with_driver(self, driver: Mapping[str, Any]) -> Described:
+        """Return the description plus the worker's report on its driver, which is available only after a load."""
+        return Described({**self.answer, **driver})
 
     @property
     def pid(self) -> int | None:
-        """The worker's process, as numbered in its own namespace."""
+        """The worker's process id in its own namespace."""
         return self.answer.get("pid")
 
     @property
@@ -43,7 +43,7 @@ class Described:
 
     @property
     def container_hints(self) -> Mapping[str, Any]:
-        """Signs of a container around the worker."""
+        """Signs that the worker runs in a container."""
         return self.host.get("container_hints") or {}
 
     @property
@@ -83,5 +83,5 @@ class Described:
 
     @property
     def driver(self) -> Mapping[str, Any] | None:
-        """The driver that the worker used; None until it was asked after its work."""
+        """The driver that the worker used; None until the worker is asked after a load."""
         return self.answer.get("driver")

@@ -1,4 +1,4 @@
-"""Find the `libcuda.so.1` that was asked for, and lead the loader of a program to it."""
+"""Find the requested `libcuda.so.1` and make a program's loader use it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ PROBE_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class DriverLibrary:
-    """The library that a program is meant to use."""
+    """The library that a program should load."""
 
     path: Path
-    """The file itself, links followed."""
+    """The file, with symbolic links resolved."""
     note: str = ""
-    """What must be said aloud: that a device was chosen and not asked for."""
+    """A warning to print when the device was chosen automatically."""
     is_system: bool = False
-    """The loader finds it by itself."""
+    """The loader finds it without help."""
 
 
 def driver_library(choice: DriverChoice) -> DriverLibrary:
-    """Return the library of this choice; what was asked for is used or refused, never replaced in silence."""
+    """Return the chosen library; a device requested by name fails instead of falling back to another."""
     if choice.libcuda:
         return DriverLibrary(given_library(choice.libcuda))
     if choice.device == "software":
@@ -44,26 +44,26 @@ def driver_library(choice: DriverChoice) -> DriverLibrary:
         return DriverLibrary(Path(system["path"]).resolve(), is_system=True)
     if choice.device == "cuda":
         raise PreflightError(
-            f"cuda was asked for, but there is no driver with a device: {system['why']}",
-            next_step="install NVIDIA's driver, or measure the tool itself with --device software",
+            f"--device cuda, but there is no driver with a device: {system['why']}",
+            next_step="install NVIDIA's driver, or use --device software to measure the tool itself",
         )
-    note = f"no GPU here ({system['why']}): device auto chose the software device, whose numbers are no GPU's"
+    note = f"no GPU here ({system['why']}): device auto chose the software device; its numbers do not describe a GPU"
     return DriverLibrary(native_part(SOFTWARE_DEVICE).resolve(), note)
 
 
 def given_library(text: str) -> Path:
-    """Return the file that `--libcuda` names: itself, or the `libcuda.so.1` in a directory."""
+    """Return the library given by `--libcuda`: a file, or a directory with `libcuda.so.1`."""
     path = Path(text).expanduser()
     path = path / SONAME if path.is_dir() else path
     if not path.is_file():
         raise UsageError(
-            "--libcuda names no library", where=str(path), next_step=f"a file, or a directory with {SONAME}"
+            "--libcuda: no such library", where=str(path), next_step=f"pass a file, or a directory with {SONAME}"
         )
     return path.resolve()
 
 
 def probe_system_driver() -> dict[str, Any]:
-    """Try the system's library in a process of its own: a driver that hangs or crashes must not take us along."""
+    """Try the system's library in a separate process, because a broken driver can hang or crash."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "gputax.worker.probes.driver_library"],
@@ -79,9 +79,9 @@ def probe_system_driver() -> dict[str, Any]:
 
 @contextmanager
 def library_variables(library: Path, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Give the variables under which the loader finds this file as `libcuda.so.1`; a link to it lives meanwhile."""
+    """Yield variables that make the loader find this file as `libcuda.so.1`, through a temporary symbolic link."""
     with own_directory("libcuda") as directory:
-        # Always a directory of its own: what else lies beside the library must not be found instead of the system's.
+        # A separate directory: other libraries next to this one must not replace the system's.
         (directory / SONAME).symlink_to(library)
         rest = environ.get("LD_LIBRARY_PATH", "")
         path = f"{directory}{os.pathsep}{rest}" if rest else str(directory)

@@ -1,4 +1,4 @@
-"""The one seam: an environment starts a worker somewhere and gives back its pipes."""
+"""The protocol of environments: start a worker somewhere and return its pipes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gputax.environments.evidence import Evidence
 from gputax.errors import GputaxError
 
 Explain: TypeAlias = Callable[[int, str], GputaxError | None]
-"""(exit code, last words on stderr) of a worker that ended: what its place knows of it, None where that is nothing."""
+"""Maps the exit code and last stderr output of a worker to an error; None if the environment knows no reason."""
 
 
 class WorkerProcess(Protocol):
-    """A started worker, as `subprocess.Popen` or anything of its shape."""
+    """A started worker: `subprocess.Popen` or an object with the same interface."""
 
     stdin: IO[bytes] | None
     stdout: IO[bytes] | None
@@ -27,17 +27,17 @@ class WorkerProcess(Protocol):
         ...
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end."""
+        """Wait until it exits."""
         ...
 
 
 @runtime_checkable
 class ExplainsItsEnd(Protocol):
-    """A worker whose place knows more of its end than an exit code: a pod was deleted, a host key is missing."""
+    """A worker whose environment can explain why it exited: a pod was deleted, a host key is missing."""
 
     def explain(self, code: int, words: str) -> GputaxError | None:
         """Return the error to raise instead of the general one."""
@@ -54,19 +54,19 @@ class Environment(Protocol):
         ...
 
     def evidence(self, described: Described) -> Evidence:
-        """Return what proves that the place and its layers were active, from the worker's own description.
+        """Return the evidence that the place and its layers were active, based on the worker's description.
 
-        It holds the worker's account of its driver when the evidence is taken after a measurement.
+        After a measurement the description includes the worker's report on its driver.
         """
         ...
 
 
 class LocalEnvironment(Environment, Protocol):
-    """An environment of this machine, in which any other program can run too."""
+    """A local environment, in which any other program can run too."""
 
     note: str
-    """What must be said aloud: a device that was chosen and not asked for; known inside of `surroundings`."""
+    """A warning to print when the device was chosen automatically; set within `surroundings`."""
 
     def surroundings(self) -> AbstractContextManager[dict[str, str]]:
-        """Give the variables for a program; what was started for it ends with the context."""
+        """Yield the environment variables for a program; processes started for it end with the context."""
         ...

@@ -1,4 +1,4 @@
-"""What proves that an environment's layer was active: the answer, what speaks against it, and the facts behind both."""
+"""Evidence that an environment's layer was active: the verdict, the reasons against it, and the facts behind both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANSWER_KEYS = ("layer", "active", "reasons", "warning")
 
 @dataclass(frozen=True)
 class Evidence:
-    """A typed view of the document that is stored with a result; the document itself is never rewritten."""
+    """A typed view of the document stored with a result; the document itself is never changed."""
 
     stored: Mapping[str, Any] = field(default_factory=dict)
 
@@ -27,9 +27,9 @@ class Evidence:
         warning: str = "",
         list_reasons: bool = False,
     ) -> Evidence:
-        """Return the evidence of a layer, which was active if there is no reason against it.
+        """Return the evidence for a layer, which counts as active if there is no reason against it.
 
-        `list_reasons` stores the list also where it is empty, as the documents of the proxy and of sharing have it.
+        `list_reasons` stores the list even if it is empty, as the documents of the proxy and of sharing do.
         """
         listed = {"reasons": list(reasons)} if reasons or list_reasons else {}
         warned = {"warning": warning} if warning else {}
@@ -38,7 +38,7 @@ class Evidence:
     def below(
         self, layer: str, reasons: Sequence[str], facts: Mapping[str, Any] | None = None, *, list_reasons: bool = False
     ) -> Evidence:
-        """Return the evidence of a layer above this one: both layers' facts, with the answer of the upper one."""
+        """Return the evidence for a layer above this one: the facts of both layers and the verdict of the upper one."""
         lower = {name: value for name, value in self.stored.items() if name != "reasons"}
         return Evidence({**lower, **Evidence.of(layer, reasons, facts, list_reasons=list_reasons).stored})
 
@@ -48,53 +48,53 @@ class Evidence:
 
     @property
     def layer(self) -> str:
-        """The layer that was looked for; `none` for the bare machine."""
+        """The layer in question; `none` for the bare machine."""
         return str(self.stored.get("layer") or "")
 
     @property
     def active(self) -> bool | None:
-        """Whether it was active; None where nothing tells."""
-        told = self.stored.get("active")
-        return told if isinstance(told, bool) else None
+        """Whether it was active; None if unknown."""
+        active = self.stored.get("active")
+        return active if isinstance(active, bool) else None
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What speaks against it."""
+        """The reasons why it does not count as active."""
         return tuple(str(reason) for reason in self.stored.get("reasons") or ())
 
     @property
     def why_not(self) -> str:
         """All reasons in one line, for a layer that is not proven."""
-        return "; ".join(self.reasons) or "nothing proves it"
+        return "; ".join(self.reasons) or "no evidence"
 
     @property
     def warning(self) -> str:
-        """What limits the meaning of a number that is otherwise proven; empty where nothing does."""
+        """A limit on what the numbers mean although the layer was active; empty if there is none."""
         return str(self.stored.get("warning") or "")
 
     @property
     def facts(self) -> dict[str, Any]:
-        """All that the answer rests on: pods, process numbers, limits, counters."""
+        """The facts behind the verdict: pods, process ids, limits, counters."""
         return {name: value for name, value in self.stored.items() if name not in ANSWER_KEYS}
 
     def fact(self, name: str) -> Any:
-        """Return one of the facts; None where it was not taken."""
+        """Return one of the facts; None if it was not recorded."""
         return self.stored.get(name)
 
 
 def unproven(tenants: Sequence[Evidence]) -> list[str]:
-    """Say of which of several tenants nothing proves the layer, and why."""
+    """List the tenants without proof of the layer, with the reasons."""
     return [
         f"tenant {number}: {reason}"
         for number, evidence in enumerate(tenants, start=1)
         if not evidence.active
-        for reason in evidence.reasons or ("nothing proves it",)
+        for reason in evidence.reasons or ("no evidence",)
     ]
 
 
 @dataclass(frozen=True)
 class Proven:
-    """One worker after its load: the evidence of its environment and the description that it rests on."""
+    """One worker after its load: its environment's evidence and the description on which that is based."""
 
     evidence: Evidence
     described: Described

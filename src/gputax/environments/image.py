@@ -1,4 +1,4 @@
-"""What the product's image holds, and what its limits must look like from inside."""
+"""Environment variables for the product's image, and checks of a container's CPU limit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SOFTWARE_SETTINGS = "GPUTAX_SOFT_"
 
 
 def driver_variables(driver: DriverChoice, gpus: int) -> dict[str, str]:
-    """Return the variables under which a program in the image finds the driver that was asked for.
+    """Return the variables with which a program in the image loads the requested driver.
 
-    With a GPU the container's runtime has put NVIDIA's library where the loader looks by itself.
+    With a GPU, the container runtime mounts NVIDIA's library where the loader finds it without help.
     """
     if not driver.needed:
         return {}
     if driver.libcuda:
         raise UsageError(
-            "--libcuda is a file of this machine, which a container does not see",
+            "--libcuda is a local file, which is not visible in a container",
             next_step="use --device software or cuda, or --env bare",
         )
     software = driver.device == "software" or (driver.device == "auto" and not gpus)
@@ -33,30 +33,30 @@ def driver_variables(driver: DriverChoice, gpus: int) -> dict[str, str]:
 
 
 def software_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return how fast and how large the software device shall be: there as here, or the two could not be compared."""
+    """Return the software device's settings: results are comparable only if both sides use the same."""
     return {name: value for name, value in environ.items() if name.startswith(SOFTWARE_SETTINGS)}
 
 
 def software_note(driver: DriverChoice, gpus: int) -> str:
-    """Return what must be said aloud where a device was chosen and not asked for."""
+    """Return the warning for a device that was chosen automatically."""
     if driver.needed and driver.device == "auto" and not gpus:
-        return "no GPU was asked for (--gpus): device auto chose the software device, whose numbers are no GPU's"
+        return "no GPU was requested (--gpus): device auto chose the software device; its numbers do not describe a GPU"
     return ""
 
 
 def local_cpus() -> int:
-    """Return the CPUs of a place without `--cpus`: the threads of a bare worker here, so that both are equal."""
+    """Return the default of `--cpus`: the thread count of a local bare worker, so that the two are comparable."""
     return cpu_allowance().threads
 
 
 def limit_reasons(described: Described, cpus: int) -> list[str]:
-    """Say what speaks against the CPU limit being in force: neither a quota nor an affinity of that size."""
+    """List why the CPU limit does not seem to be enforced: neither quota nor affinity has that size."""
     quota, affinity = described.quota_cpus, described.affinity
     if quota == cpus or (quota is None and len(affinity) == cpus) or (quota or 0) >= len(affinity) == cpus:
         return []
-    return [f"the worker may use {quota or len(affinity)} CPUs, its container was given {cpus}"]
+    return [f"the worker may use {quota or len(affinity)} CPUs, but the container's limit is {cpus}"]
 
 
 def lacks_gputax(words: str) -> bool:
-    """Whether an interpreter's last words are that it has no gputax; it quotes the name in some of its messages."""
+    """Whether Python reports that gputax is not installed; some of its messages quote the name."""
     return re.search(r"no module named '?gputax", words.lower()) is not None

@@ -1,4 +1,4 @@
-"""`--inside`: this process is in a pod already, as a Job's is; the worker is its child, the evidence the pod's."""
+"""`--inside`: this process already runs in a pod, such as a Job's; it starts the worker as a child process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gputax.plan.environment import K8S, PROXY, XEN, EnvironmentName
 
 
 class Inside:
-    """A pod seen from within: what the kubelet told it in variables is held against what the worker sees."""
+    """The pod seen from inside: compares the variables set by the kubelet with what the worker sees."""
 
     def __init__(self, name: str, driver: DriverChoice | None = None, environ: Mapping[str, str] = os.environ) -> None:
         self.name = name
@@ -27,27 +27,27 @@ class Inside:
         self._layers = parsed.layers
         self._environ = environ
         if parsed.place != K8S:
-            raise UsageError(f"--inside is for a pod; {name} is none", next_step="--env k8s --inside")
+            raise UsageError(f"--inside requires a pod, but {name} is not one", next_step="--env k8s --inside")
         if parsed.sharing_layer:
             raise UsageError(
-                f"a pod cannot prove from within that its node offers {parsed.sharing_layer}",
+                f"a pod cannot prove from inside that its node offers {parsed.sharing_layer}",
                 where="--inside",
-                next_step=f"without --inside, from where the cluster can be asked: gputax run --env {name}",
+                next_step=f"run it without --inside, with access to the cluster: gputax run --env {name}",
             )
         self._local = _Tenant(driver) if PROXY in self._layers else Bare(driver)
 
     def start(self) -> ChildProcess:
-        """Start the worker as a child; behind the proxy only if the node's proxy is named."""
+        """Start the worker as a child process; `+proxy` requires the variable that names the node's proxy."""
         if PROXY in self._layers and not self._environ.get(SOCKET_VARIABLE):
             raise PreflightError(
-                "this pod knows no GPU proxy of its node",
+                "this pod does not know its node's GPU proxy: the variable is not set",
                 where=SOCKET_VARIABLE,
                 next_step="kubectl apply -k kubernetes/overlays/gpu-proxy sets it up",
             )
         return self._local.start()
 
     def evidence(self, described: Described) -> Evidence:
-        """Tell that the worker was in the pod that the variables name, and what its layers prove."""
+        """Show that the worker ran in the pod given by the variables, with the evidence for its layers."""
         local = self._local.evidence(described)
         reasons = [*local.reasons, *inside_reasons(self._environ, described)]
         if XEN in self._layers:
@@ -66,7 +66,7 @@ class Inside:
 
 
 def inside_reasons(environ: Mapping[str, str], described: Described) -> list[str]:
-    """Say what speaks against this being the pod that the variables name, with limits of its own."""
+    """List why this does not seem to be the pod given by the variables, with its own limits."""
     name, uid = environ.get("GPUTAX_POD"), environ.get("GPUTAX_POD_UID")
     if not uid:
         return ["the variable GPUTAX_POD_UID is not set: the manifests in kubernetes/ set it"]
@@ -74,14 +74,14 @@ def inside_reasons(environ: Mapping[str, str], described: Described) -> list[str
     if described.hostname != name:
         reasons.append(f"the worker's host is {described.hostname!r}, the pod is {name!r}")
     if described.container_hints.get("own_pid_namespace") is False:
-        reasons.append("the worker sees the node's processes: it is in no container")
+        reasons.append("the worker sees the node's processes: it is not in a container")
     if described.quota_cpus is None and len(described.affinity) == described.host.get("cores_online"):
-        reasons.append("no CPU limit is in force: the pod is not Guaranteed")
+        reasons.append("no CPU limit is enforced: the pod is not Guaranteed")
     return reasons
 
 
 class _Tenant(BareProxy):
-    """`bare+proxy` whose proxy is in another pod, where processes have other numbers."""
+    """`bare+proxy` with the proxy in another pod, where processes have different ids."""
 
     def evidence(self, described: Described) -> Evidence:
         self._intended = dataclasses.replace(self._intended, same_pid_namespace=False)

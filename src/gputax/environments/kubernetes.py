@@ -1,4 +1,4 @@
-"""`k8s`, `k8s+proxy`, `k8s+xen`: the worker runs in a pod of its own, started and held through the exec of the API."""
+"""`k8s`, `k8s+proxy`, `k8s+xen`: the worker runs in its own pod, started through the exec API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import K8S, PROXY, XEN, EnvironmentName
 from gputax.plan.options import EnvironmentOptions
 
-# The news of a pod's death reaches the watch about as fast as the end of its exec; give it a moment more.
+# The watch learns of a pod's death at about the same time as its exec ends; wait a little longer for it.
 DEATH_NEWS_S = 5.0
 # The kubelet rounds a quota to whole microseconds of its period.
 QUOTA_TOLERANCE = 0.01
@@ -35,7 +35,7 @@ WORKER = ("python", "-m", "gputax.worker.hold", "--worker")
 
 
 class Kubernetes:
-    """Starts workers in one pod; a pod that died is replaced when the next worker is started."""
+    """Starts workers in one pod; a pod that died is replaced when the next worker starts."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Kubernetes:
         driver: DriverChoice | None = None,
         shaped: Callable[[PodPlan], PodPlan] = lambda plan: plan,
     ) -> None:
-        """Take the run's pods; `shaped` makes of the general pod the one that this environment needs."""
+        """Take the run's pods; `shaped` turns the general pod plan into the one for this environment."""
         self.name = name
         self._shaped = shaped
         self._pods = pods
@@ -54,11 +54,11 @@ class Kubernetes:
         self._layers = EnvironmentName.parse(name).layers
         self._pod: ReadyPod | None = None
         self._before: list[str] = []
-        """The workers that this environment started: a hung one that lost its connection is ended by its successor."""
+        """Names of the workers started here: each new worker kills earlier ones that hung and lost their connection."""
         self.note = software_note(self._driver, self.plan().size.gpus)
 
     def start(self) -> ChildProcess:
-        """Start a worker in the pod, which is made if it is not there."""
+        """Start a worker in the pod, which is created if needed."""
         pod = self._pod = self._pods.ready(self.plan(), self._options.ready_timeout_s)
         variables = {"PYTHONUNBUFFERED": "1", **self._variables()}
         name, ends = secrets.token_hex(4), [word for before in self._before for word in ("--end", before)]
@@ -70,7 +70,7 @@ class Kubernetes:
         )
 
     def plan(self) -> PodPlan:
-        """Return the pod that this environment needs, without a name."""
+        """Return the plan of the pod, without a name."""
         plan = PodPlan(
             "",
             "",
@@ -85,7 +85,7 @@ class Kubernetes:
         return self._shaped(plan)
 
     def evidence(self, described: Described) -> Evidence:
-        """Hold what the worker sees against what the API server tells of its pod."""
+        """Compare what the worker sees with the API server's view of its pod."""
         if self._pod is None:
             return Evidence.of(K8S, ["no pod was started"])
         pod = self._pods.current(self._pod.name)
@@ -95,17 +95,17 @@ class Kubernetes:
         return Evidence.of(self._layers[-1], reasons, pod_facts(pod, described))
 
     def explain(self, name: str, code: int, words: str) -> GputaxError | None:
-        """Say what became of the pod in which a worker ended."""
+        """Explain a worker's exit by the fate of its pod."""
         where = f"environment {self.name}, pod {name}"
         if lacks_gputax(words):
             return PreflightError(
-                f"the image holds no gputax: {words}", where=where, next_step="build it from docker/Dockerfile"
+                f"gputax is missing in the image: {words}", where=where, next_step="build it from docker/Dockerfile"
             )
         if code == exec_pipe.EXIT_REFUSED and "forbidden" in words.lower():
             return PreflightError(
                 f"not permitted: {words}",
                 where=where,
-                next_step="kubectl apply -k kubernetes/access gives the least role",
+                next_step="kubectl apply -k kubernetes/access grants the required permissions",
             )
         death = self._pods.death_within(name, DEATH_NEWS_S)
         if not death and code not in (exec_pipe.EXIT_LOST, exec_pipe.EXIT_REFUSED):
@@ -113,7 +113,7 @@ class Kubernetes:
         return WorkerError(
             death or f"the connection to the worker broke: {words}",
             where=where,
-            next_step="the same command measures this cell again, in a new pod",
+            next_step="run the same command again: it measures this cell in a new pod",
         )
 
     def _size(self) -> Size:
@@ -126,33 +126,33 @@ class Kubernetes:
 
 
 def size_reasons(described: Described, size: Size) -> list[str]:
-    """Say what speaks against the CPU limit of the pod being in force, in whole CPUs or in parts of one."""
+    """List why the pod's CPU limit, in CPUs or millicpus, does not seem to be enforced."""
     if not size.millicpus:
         return limit_reasons(described, size.cpus)
     quota = described.quota_cpus
     if quota is not None and abs(quota * 1000 - size.millicpus) <= max(1.0, QUOTA_TOLERANCE * size.millicpus):
         return []
-    return [f"the worker's CPU quota is {quota}, its container was given {size.millicpus / 1000:g}"]
+    return [f"the worker's CPU quota is {quota}, but the container's limit is {size.millicpus / 1000:g}"]
 
 
 def pod_reasons(pod: Mapping[str, Any], described: Described) -> list[str]:
-    """Say what speaks against the worker having run in this pod, undisturbed."""
+    """List why the worker does not seem to have run in this pod without interruption."""
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
     reasons = []
     if described.hostname != metadata.get("name"):
         reasons.append(f"the worker's host is {described.hostname!r}, the pod is {metadata.get('name')!r}")
     if described.container_hints.get("own_pid_namespace") is False:
-        reasons.append("the worker sees the node's processes: it is in no container")
+        reasons.append("the worker sees the node's processes: it is not in a container")
     if status.get("qosClass") != "Guaranteed":
-        reasons.append(f"the pod's quality of service is {status.get('qosClass')}, not Guaranteed")
+        reasons.append(f"the pod's QoS class is {status.get('qosClass')}, not Guaranteed")
     for container in status.get("containerStatuses") or ():
         if container.get("restartCount"):
-            reasons.append(f"the container was started {container['restartCount']} times again")
+            reasons.append(f"the container was restarted {container['restartCount']} times")
     return [*reasons, *cgroup_reasons(str(metadata.get("uid") or ""), described)]
 
 
 def cgroup_reasons(uid: str, described: Described) -> list[str]:
-    """Say whether the worker's cgroup is another pod's; behind a cgroup namespace it is `/`, which proves nothing."""
+    """Report a worker whose cgroup is another pod's; in a cgroup namespace it is `/`, which proves nothing."""
     cgroup = described.cgroup or ""
     if "kubepods" in cgroup and uid not in cgroup.replace("_", "-"):
         return [f"the worker's cgroup {cgroup} is not that of pod {uid}"]
@@ -160,18 +160,18 @@ def cgroup_reasons(uid: str, described: Described) -> list[str]:
 
 
 def xen_reasons(described: Described) -> list[str]:
-    """Say what speaks against the worker having run in a Xen guest; dom0 is no guest."""
+    """List why the worker does not seem to have run in a Xen guest; dom0 is not a guest."""
     host = described.host
     kind, capabilities = host.get("hypervisor_type"), host.get("xen_capabilities")
     if kind != "xen":
-        return [f"the node is no Xen guest: /sys/hypervisor/type says {kind or 'nothing'}"]
+        return [f"the node is not a Xen guest: /sys/hypervisor/type is {kind or 'missing'}"]
     if capabilities and "control_d" in capabilities:
         return ["the worker ran in Xen's control domain, not in a guest"]
     return []
 
 
 def pod_facts(pod: Mapping[str, Any], described: Described) -> dict[str, Any]:
-    """Return what is kept of the pod with every result."""
+    """Return the facts about the pod that are stored with every result."""
     metadata, spec, status = (pod.get(key) or {} for key in ("metadata", "spec", "status"))
     container: dict[str, Any] = next(iter(spec.get("containers") or ()), {})
     state: dict[str, Any] = next(iter(status.get("containerStatuses") or ()), {})
@@ -199,7 +199,7 @@ def pod_facts(pod: Mapping[str, Any], described: Described) -> dict[str, Any]:
 
 
 def device_ids(described: Described) -> dict[str, Any]:
-    """Return by which names the worker knows its devices."""
+    """Return the device ids that the worker sees."""
     return {
         "visible": described.host.get("visible_devices"),
         "nodes": list(described.device_nodes),

@@ -1,4 +1,4 @@
-"""A temporary directory that goes with its process: at its end, or when the next gputax finds that it was killed."""
+"""A temporary directory that is removed with its process, or by the next gputax if the process was killed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gputax.errors import PreflightError
 
 PREFIX = "gputax-"
 OWNER = ".owner"
-"""A file that its process holds locked; the kernel lets go of it however the process ends."""
+"""A file locked by the owning process; the kernel releases the lock however the process ends."""
 
 
 @contextmanager
 def own_directory(kind: str, below: Path | None = None) -> Iterator[Path]:
-    """Make a directory that only we can enter, below TMPDIR if nothing is said, and remove it afterwards."""
+    """Create a private directory, below TMPDIR by default, and remove it afterwards."""
     place = below or Path(tempfile.gettempdir())
     _remove_orphans(place)
     with contextlib.ExitStack() as at_the_end:
@@ -33,14 +33,14 @@ def own_directory(kind: str, below: Path | None = None) -> Iterator[Path]:
             raise PreflightError(
                 f"no place for temporary files: {error.strerror or error}",
                 where=str(error.filename or "TMPDIR"),
-                next_step="set TMPDIR to a directory with room that you may write to",
+                next_step="set TMPDIR to a writable directory with free space",
             ) from error
         yield directory
 
 
 def _held(directory: Path) -> TextIO:
     """Return the owner's file, locked while it is open."""
-    # Locked before it has its name: whoever finds it under that name finds it locked.
+    # Locked before it gets its final name, so that no other process finds it unlocked.
     unnamed = directory / f"{OWNER}.new"
     file = unnamed.open("w")
     fcntl.flock(file, fcntl.LOCK_EX)
@@ -49,16 +49,16 @@ def _held(directory: Path) -> TextIO:
 
 
 def _remove_orphans(place: Path) -> None:
-    """Remove what our processes left that were killed; a directory without the file is somebody else's."""
+    """Remove the directories of killed gputax processes; a directory without the owner file is not ours."""
     for owner in place.glob(f"{PREFIX}*/{OWNER}"):
         if _abandoned(owner):
             shutil.rmtree(owner.parent, ignore_errors=True)
 
 
 def _abandoned(owner: Path) -> bool:
-    """Whether the file is ours and no living process holds it."""
+    """Whether the file is ours and no running process holds it."""
     try:
-        # TMPDIR is open to all: a pipe or a link under this name must not hold us up or lead us elsewhere.
+        # Anyone can write to TMPDIR: a FIFO under this name must not block us, and a link must not redirect us.
         descriptor = os.open(owner, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False

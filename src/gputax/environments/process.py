@@ -1,4 +1,4 @@
-"""Processes of this machine: a child that can be waited for even after an interrupt, and a worker that is one."""
+"""Local processes: a child that can be waited for even after an interrupt, and the local worker."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _STARTER = ThreadPoolExecutor(1, "starter")
 class ChildProcess:
     """`subprocess.Popen` without its lock.
 
-    Popen guards `waitpid` with a lock that a KeyboardInterrupt inside `poll` can leave taken for ever; the next `wait`
-    then hangs. Here every wait is one system call and nothing is held.
+    Popen guards `waitpid` with a lock. A KeyboardInterrupt inside `poll` can leave it locked forever, and the next
+    `wait` hangs. Here every wait is one system call without a lock.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ChildProcess:
         explain: Explain | None = None,
     ) -> None:
         def start() -> subprocess.Popen[bytes]:
-            # A session of its own, so that Ctrl-C reaches only the coordinator.
+            # A new session, so that Ctrl-C reaches only the coordinator.
             return subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,
@@ -57,7 +57,7 @@ class ChildProcess:
 
         self._popen = _started_for_good(start) if ends_with_parent else start()
         self._on_end = on_end
-        """Ends what was started for this process alone; called once, by the `wait` that sees its end."""
+        """Cleans up what was started for this process; called once, by the `wait` that sees it exit."""
         self._explain = explain
         self.pid = self._popen.pid
         self.stdin: IO[bytes] | None = self._popen.stdin
@@ -65,7 +65,7 @@ class ChildProcess:
         self.stderr: IO[bytes] | None = self._popen.stderr
 
     def explain(self, code: int, words: str) -> GputaxError | None:
-        """Return what its place knows of its end, from the exit code and the last words on stderr."""
+        """Return the environment's explanation for the exit code and the last stderr output."""
         return self._explain(code, words) if self._explain is not None else None
 
     def poll(self) -> int | None:
@@ -74,7 +74,7 @@ class ChildProcess:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
             except ChildProcessError:
-                # An interrupt fell between the system call and the note of its answer: it has ended, how is lost.
+                # An interrupt came between the system call and storing its result: it has exited, the code is lost.
                 self._popen.returncode = 0
             else:
                 if pid:
@@ -82,12 +82,12 @@ class ChildProcess:
         return self._popen.returncode
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end."""
+        """Wait until it exits."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while (code := self.poll()) is None:
             if deadline is not None and time.monotonic() > deadline:
@@ -100,19 +100,19 @@ class ChildProcess:
 
 
 def _started_for_good(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-    """Start a process from a thread that lives as long as we do: to the kernel the parent is the thread that forked."""
+    """Start a process from a thread that never ends: for the kernel, the parent is the thread that forked."""
     if threading.current_thread() is threading.main_thread():
         return start()
     return _STARTER.submit(start).result()
 
 
 def _end_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the coordinator dies: a worker sees its pipe close, other children do not."""
+    """Ask the kernel to send SIGTERM when the coordinator dies: only workers notice that their pipe was closed."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def start_local_worker(surroundings: AbstractContextManager[dict[str, str]]) -> ChildProcess:
-    """Start the worker with the interpreter that runs the coordinator, under the variables of its surroundings."""
+    """Start the worker with the coordinator's own interpreter, with the variables of its surroundings."""
     stack = ExitStack()
     try:
         variables = {**stack.enter_context(surroundings), **stack.enter_context(worker_scratch())}
@@ -125,8 +125,8 @@ def start_local_worker(surroundings: AbstractContextManager[dict[str, str]]) -> 
 
 @contextmanager
 def worker_scratch() -> Iterator[dict[str, str]]:
-    """Give the variables that name the directory; it is removed with all that a killed worker left there."""
-    # torch keeps compiled kernels below TMPDIR: there each new worker would compile again.
+    """Yield the variables for a scratch directory, which is removed with everything that a killed worker left there."""
+    # torch caches compiled kernels below TMPDIR: in a new directory each worker would compile them again.
     kept = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(
         Path(tempfile.gettempdir()) / f"torchinductor-{os.getuid()}"
     )

@@ -1,4 +1,4 @@
-"""`ssh:HOST`: the worker is a process of another machine, reached by the user's own ssh."""
+"""`ssh:HOST`: the worker is a process on another machine, started with the user's own ssh."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gputax.plan.environment import EnvironmentName
 from gputax.plan.options import EnvironmentOptions
 
 REMOTE_COMMAND = "python3 -m gputax.worker"
-# No terminal, no question that nobody would answer, and a dead line is noticed within a minute.
+# No terminal, no interactive prompt, and a dead connection is detected within a minute.
 SSH_WORDS = (
     "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15",
     "-o", "ServerAliveCountMax=3",
@@ -33,24 +33,26 @@ class Ssh:
         self._host = EnvironmentName.parse(name).host
         self._command = options.remote_command or REMOTE_COMMAND
         if not self._host or self._host.startswith("-"):
-            raise UsageError(f"{name!r} names no host", next_step="e.g. --env ssh:gpu-node-1")
+            raise UsageError(f"{name!r} has no host", next_step="e.g. --env ssh:gpu-node-1")
         if driver is not None and driver.needed and (driver.libcuda or driver.device == "software"):
             raise UsageError(
-                "over ssh a worker finds the driver by itself",
-                next_step="let --remote-command set LD_LIBRARY_PATH: "
+                "--device software and --libcuda are not supported over ssh",
+                next_step="set LD_LIBRARY_PATH with --remote-command: "
                 "'env LD_LIBRARY_PATH=native/build/software python3 -m gputax.worker'",
             )
 
     def start(self) -> ChildProcess:
-        """Start the worker there."""
+        """Start the worker on the host."""
         if not shutil.which("ssh"):
-            raise PreflightError("ssh is not here", where="PATH", next_step="sudo apt-get install -y openssh-client")
+            raise PreflightError(
+                "ssh is not installed", where="PATH", next_step="sudo apt-get install -y openssh-client"
+            )
         words = [*SSH_WORDS, self._host, f"exec env PYTHONUNBUFFERED=1 {self._command}"]
         return ChildProcess(words, dict(os.environ), explain=self.explain)
 
     def evidence(self, described: Described) -> Evidence:
-        """Tell which machine it was; ssh is a way to a place and no layer of its own."""
-        reasons = [] if described.hostname else ["the worker does not tell on which machine it ran"]
+        """Report which machine it was; ssh is a transport, not a layer."""
+        reasons = [] if described.hostname else ["the worker did not report its host name"]
         facts = {
             "host": self._host,
             "hostname": described.hostname,
@@ -62,14 +64,14 @@ class Ssh:
         return Evidence.of("none", reasons, facts)
 
     def explain(self, code: int, words: str) -> GputaxError | None:
-        """Turn what ssh or the remote shell says into an error with its next step."""
+        """Turn a message of ssh or of the remote shell into an error with a next step."""
         lower, host = words.lower(), shlex.quote(self._host)
         if lacks_gputax(words) or code == EXIT_NOT_FOUND:
             return PreflightError(
-                f"there is no gputax on {self._host}: {_last_line(words)}",
+                f"gputax is not installed on {self._host}: {_last_line(words)}",
                 where=self._command,
-                next_step=f"install this version there, or say how it starts: "
-                f"--remote-command '/path/to/.venv/bin/python -m gputax.worker' (ssh {host} shows what is there)",
+                next_step=f"install this version there, or specify how to start it: "
+                f"--remote-command '/path/to/.venv/bin/python -m gputax.worker' (to look around: ssh {host})",
             )
         if code != EXIT_SSH:
             return None
@@ -85,4 +87,4 @@ class Ssh:
 
 
 def _last_line(words: str) -> str:
-    return next((line for line in reversed(words.splitlines()) if line.strip()), "it said nothing")
+    return next((line for line in reversed(words.splitlines()) if line.strip()), "no output")

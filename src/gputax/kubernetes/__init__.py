@@ -1,1 +1,1 @@
-"""The Kubernetes API and its objects; the only importer of the Kubernetes client."""
+"""The Kubernetes API and its objects; the only package that imports the Kubernetes client."""

@@ -1,4 +1,4 @@
-"""The Kubernetes API as this project uses it: plain data in and out, every failure an error with its next step."""
+"""A small client of the Kubernetes API: plain data in and out, every failure an error with a next step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gputax.kubernetes.refusals import told as told
 
 FIELD_MANAGER = "gputax"
 WATCH_TRIES = 5
-# Kinds by name, with the API that serves them; nothing else of the cluster is ever read or written.
+# The API version of each kind; no other kinds are read or written.
 KINDS: dict[str, str] = {
     "Pod": "v1",
     "Event": "v1",
@@ -42,16 +42,16 @@ KINDS: dict[str, str] = {
 
 
 class Cluster:
-    """One cluster and one namespace of it, through the user's kubeconfig."""
+    """One namespace of one cluster, accessed with the user's kubeconfig."""
 
     def __init__(self, context: str = "", namespace: str = "default") -> None:
         self._config = load_config(context)
         self.namespace = namespace
         self.calls = 0
-        """How many requests were sent; a watch is one."""
+        """The number of requests sent; a watch counts as one."""
         self._closed = False
         self._client: Any = None
-        # Untyped: lightkube tells kinds apart by overloads, and here the kind is data.
+        # Untyped: lightkube distinguishes kinds by overloads, but here the kind is data.
 
     @property
     def server(self) -> str:
@@ -60,11 +60,11 @@ class Cluster:
 
     @property
     def context(self) -> str:
-        """The context's own name."""
+        """The name of the context."""
         return str(self._config.context_name)
 
     def create(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        """Create one object and return it as the API server keeps it."""
+        """Create one object and return it as stored by the API server."""
         from lightkube import codecs
 
         where = _name(manifest)
@@ -81,7 +81,7 @@ class Cluster:
         return dict(made.to_dict())
 
     def get(self, kind: str, name: str, *, namespace: str = "") -> Manifest | None:
-        """Return one object, None where there is none of that name."""
+        """Return one object, or None if it does not exist."""
         try:
             with self._told(f"get {kind} {name}"):
                 found = self._lightkube().get(resource(kind), name, **self._place(kind, namespace))
@@ -105,7 +105,7 @@ class Cluster:
             return [dict(each.to_dict()) for each in found]
 
     def patch(self, kind: str, name: str, change: Manifest, *, namespace: str = "") -> Manifest:
-        """Change parts of one object by a merge patch: None removes, and a resourceVersion refuses any other one."""
+        """Apply a merge patch to one object: None removes a field; a resourceVersion rejects a concurrent change."""
         from lightkube.types import PatchType
 
         with self._told(f"change {kind} {name}"):
@@ -117,12 +117,12 @@ class Cluster:
     def watch(
         self, kind: str, *, labels: Mapping[str, str], fields: Mapping[str, str] | None = None
     ) -> Iterator[tuple[str, Manifest]]:
-        """Give (event, object) for ever: what there is already comes first as ADDED."""
+        """Yield (event, object) without end; existing objects come first, as ADDED."""
         from httpx2 import TransportError
         from lightkube.types import OnErrorAction, OnErrorResult
 
         def on_error(error: Any, count: int) -> Any:
-            # An API server that restarts, or a proxy that cuts long requests, is no reason to lose a run.
+            # A restart of the API server, or a proxy that cuts long requests, must not end a run.
             status = getattr(getattr(error, "response", None), "status_code", None)
             lost = count > WATCH_TRIES or status in (401, 403)
             return OnErrorResult(OnErrorAction.RAISE if lost else OnErrorAction.RETRY, sleep=float(count))
@@ -141,14 +141,14 @@ class Cluster:
                     yield str(event), live
             if self._closed:
                 return
-            # lightkube bears a connection that breaks, not one that is refused: that is an API server which restarts.
-            # A new watch begins with what there is, and tells nothing of what went meanwhile.
+            # lightkube retries a broken connection but not a refused one, which happens when the API server restarts.
+            # A new watch starts with the existing objects and does not report those deleted in the meantime.
             there = {each["metadata"]["uid"] for each in self._listed_again(kind, asked)}
             for uid in known.keys() - there:
                 yield "DELETED", known.pop(uid)
 
     def _listed_again(self, kind: str, asked: dict[str, Any]) -> Sequence[Manifest]:
-        """List as soon as the API server answers again; the last try raises."""
+        """List the objects once the API server answers again; the last attempt raises."""
         for wait_s in range(1, WATCH_TRIES):
             time.sleep(wait_s)
             with contextlib.suppress(UnreachableError):
@@ -156,7 +156,7 @@ class Cluster:
         return self.list(kind, **asked)
 
     def delete(self, kind: str, name: str, *, grace_s: int | None = None, namespace: str = "") -> bool:
-        """Delete one object with what belongs to it; False where it was gone already."""
+        """Delete one object and its dependents; return False if it did not exist."""
         from lightkube.types import CascadeType
 
         try:
@@ -173,13 +173,13 @@ class Cluster:
         return True
 
     def log(self, pod: str, *, tail_lines: int | None = None, namespace: str = "") -> str:
-        """Return the log of a pod of one container."""
+        """Return the log of a pod with one container."""
         with self._told(f"read the log of pod {pod}"):
             lines = self._lightkube().log(pod, namespace=namespace or self.namespace, tail_lines=tail_lines)
             return "".join(lines)
 
     def run_in_pod(self, pod: str, command: Sequence[str], *, timeout_s: float = 60.0) -> str:
-        """Run a program in a pod and return what it printed; a program that fails is an error with its last words."""
+        """Run a program in a pod and return its stdout; a non-zero exit code raises with its stderr."""
         with self._told(f"run a program in pod {pod}"):
             done = self._lightkube().exec(
                 pod, namespace=self.namespace, command=list(command), stdout=True, stderr=True, timeout=timeout_s
@@ -191,7 +191,7 @@ class Cluster:
         return str(done.stdout)
 
     def allowed(self, verb: str, what: str, *, group: str = "", namespaced: bool = True) -> tuple[bool, str]:
-        """Ask whether we may do this, and who says so; `what` is a resource such as `pods` or `pods/exec`."""
+        """Return whether the user may do this, and the reason; `what` is a resource such as `pods` or `pods/exec`."""
         name, _, part = what.partition("/")
         attributes = {"verb": verb, "resource": name, "group": group}
         if part:
@@ -217,13 +217,13 @@ class Cluster:
             return str(response.json().get("gitVersion"))
 
     def kubectl(self, *words: str, namespaced: bool = True) -> str:
-        """Return the kubectl command that a user would type for the same place."""
+        """Return a kubectl command for this context and namespace."""
         where = ["--context", self.context] if self.context not in ("", "default") else []
         space = ["-n", self.namespace] if namespaced else []
         return shlex.join(["kubectl", *where, *space, *words])
 
     def close(self) -> None:
-        """Give the connections back; a watch in another thread ends with them."""
+        """Close the connections; a watch in another thread ends with them."""
         self._closed = True
         if self._client is not None:
             self._client.close()
@@ -255,7 +255,7 @@ class Cluster:
 
 
 def resource(kind: str) -> Any:
-    """Return lightkube's class of a kind."""
+    """Return lightkube's class for a kind."""
     from lightkube.codecs import resource_registry
 
     return resource_registry.load(KINDS[kind], kind)

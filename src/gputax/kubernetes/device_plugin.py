@@ -1,4 +1,4 @@
-"""NVIDIA's device plugin, pinned, as data: what makes a node advertise `nvidia.com/gpu`."""
+"""The DaemonSet of NVIDIA's device plugin, at a pinned version: it makes a node advertise `nvidia.com/gpu`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from gputax.kubernetes.objects import Manifest
 VERSION = "v0.20.0"
 IMAGE = f"nvcr.io/nvidia/k8s-device-plugin:{VERSION}"
 NAMESPACE = "kube-system"
-# A name of our own: a plugin that somebody else installed is never touched.
+# A name of our own, so that an existing plugin is never changed.
 NAME = "gputax-nvidia-device-plugin"
-# The kubelet looks for its plugins' sockets here and nowhere else: the one path of the node that the plugin needs.
+# The kubelet looks for plugin sockets only here: the only host path that the plugin needs.
 SOCKETS = "/var/lib/kubelet/device-plugins"
 
 
 def daemon_set() -> Manifest:
-    """Return the DaemonSet; on a node without a driver it waits quietly (FAIL_ON_INIT_ERROR=false)."""
+    """Return the DaemonSet; on a node without a driver it waits without failing (FAIL_ON_INIT_ERROR=false)."""
     selector = {"name": NAME}
     container = {
         "name": "nvidia-device-plugin-ctr",

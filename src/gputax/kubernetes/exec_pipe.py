@@ -1,8 +1,8 @@
-"""`python -m gputax.kubernetes.exec_pipe`: a program in a pod with its stdin, stdout, stderr and exit code as ours.
+"""`python -m gputax.kubernetes.exec_pipe`: run a program in a pod, like `kubectl exec -i`.
 
-A process of its own, so that whoever started it has real pipes, can wait for it and can end it. Measured beside
-`kubectl exec -i` on one node: a round trip 1.04 ms (kubectl 0.91), 16 MB/s (26), first answer after 0.78 s (0.31): good
-enough for requests and results, and a user needs no kubectl.
+Its stdin, stdout, stderr and exit code become ours. It is a separate process, so that the parent has real pipes, can
+wait for it and can kill it. Compared with `kubectl exec -i` on one node: round trip 1.04 ms (kubectl 0.91), 16 MB/s
+(26), first answer after 0.78 s (0.31). This is fast enough for requests and results, and kubectl is not required.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gputax.kubernetes.kubeconfig import http_client, load_config
 PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]
 STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
 CHUNK_BYTES = 1 << 16
-# The API server sends what the program wrote in pieces of at most 32 KiB; more than this is not our protocol.
+# The API server sends output in chunks of at most 32 KiB; a message larger than this is not our protocol.
 LARGEST_MESSAGE_BYTES = 1 << 26
-# A dead connection is noticed after one interval; the API server answers pings itself.
+# A dead connection is detected after one interval; the API server itself answers pings.
 PING_S = 15.0
 EXIT_LOST = 254
 EXIT_REFUSED = 253
@@ -41,18 +41,18 @@ def words(context: str, namespace: str, pod: str, command: Sequence[str]) -> lis
 
 
 def exit_code(status: bytes) -> tuple[int, str]:
-    """Read the last message of an exec: the exit code, and what there is to say about it."""
+    """Parse the last message of an exec: the exit code and an error message."""
     try:
         data = json.loads(status)
     except ValueError:
-        return EXIT_LOST, "the API server sent a status that cannot be read"
+        return EXIT_LOST, "malformed exec status from the API server"
     if data.get("status") == "Success":
         return 0, ""
     causes = (data.get("details") or {}).get("causes") or ()
     for cause in causes:
         if cause.get("reason") == "ExitCode" and str(cause.get("message")).isdigit():
             return int(cause["message"]), ""
-    return EXIT_LOST, str(data.get("message") or "the exec failed without a word")
+    return EXIT_LOST, str(data.get("message") or "the exec failed without a message")
 
 
 def run(context: str, namespace: str, pod: str, command: Sequence[str]) -> int:
@@ -76,7 +76,7 @@ def run(context: str, namespace: str, pod: str, command: Sequence[str]) -> int:
 
 
 def refusal(response: Any) -> str:
-    """Return why the API server did not open the connection, in its own words."""
+    """Return the API server's message about a refused connection."""
     try:
         body = response.read()
         message = json.loads(body).get("message")
@@ -97,13 +97,13 @@ def _connected(client: Any, url: str, params: dict[str, Any]) -> Any:
 
 
 def _send_stdin(socket: Any, half_close: bool) -> None:
-    with contextlib.suppress(Exception):  # a connection that broke is the reader's to tell
+    with contextlib.suppress(Exception):  # the reader reports a broken connection
         while data := os.read(0, CHUNK_BYTES):
             socket.send_bytes(bytes((STDIN,)) + data)
         if half_close:
             socket.send_bytes(bytes((CLOSE, STDIN)))
         else:
-            socket.close()  # the older protocol cannot say that only one direction has ended
+            socket.close()  # the older protocol cannot close one direction only
 
 
 def _receive(socket: Any) -> int:
@@ -151,7 +151,7 @@ def main() -> None:
         code = _said(EXIT_REFUSED, error.what)
     except Exception as error:
         code = _said(EXIT_REFUSED, f"{type(error).__name__}: {error}")
-    # The thread that reads stdin may be blocked for ever; nothing is left to flush.
+    # The thread that reads stdin may be blocked forever; there is nothing left to flush.
     os._exit(code)
 
 

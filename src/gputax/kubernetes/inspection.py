@@ -1,4 +1,4 @@
-"""Ask a cluster everything that decides whether a pod of ours will start; what may not be asked is None."""
+"""Collect everything that decides whether our pods will start in a cluster; facts that may not be read are None."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLUGIN_NAMES = ("device-plugin", "nvidia-driver", "gpu-operator", "nvidia-contai
 
 
 def inspect_cluster(context: str, namespace: str) -> dict[str, Any]:
-    """Return the facts; only a cluster that cannot be reached at all leaves nearly everything out."""
+    """Return the facts; nearly all of them are missing if the cluster cannot be reached."""
     facts: dict[str, Any] = {"namespace": namespace, "problems": {}}
     try:
         cluster = Cluster(context, namespace)
@@ -50,7 +50,7 @@ def inspect_cluster(context: str, namespace: str) -> dict[str, Any]:
 
 
 def quota_facts(quota: Manifest) -> dict[str, Any]:
-    """Return what a quota still leaves; pure."""
+    """Return the remaining amounts of a quota; pure."""
     status = quota.get("status") or {}
     used = status.get("used") or {}
     left = {
@@ -95,7 +95,7 @@ def _plugins(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _pods(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return the namespace's pods that do not run, each with the cluster's own words for it."""
+    """Return the namespace's pods that do not run, each with the cluster's reason."""
     found = []
     for each in cluster.list("Pod"):
         name, state = str(each["metadata"]["name"]), state_of(each)

@@ -1,4 +1,4 @@
-"""Where the cluster is and who we are there: the kubeconfig, read as kubectl reads it."""
+"""The cluster's address and the user's credentials, from the kubeconfig."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 def load_config(context: str = "") -> SingleConfig:
-    """Read the kubeconfig as kubectl does: $KUBECONFIG (a list of files), else ~/.kube/config, else the pod's own."""
+    """Read $KUBECONFIG (a list of files) or ~/.kube/config as kubectl does, or use the pod's service account."""
     from lightkube.config.kubeconfig import KubeConfig
     from lightkube.core.exceptions import ConfigError
     from yaml import YAMLError
@@ -42,18 +42,18 @@ def load_config(context: str = "") -> SingleConfig:
 def _chosen(configs: list[KubeConfig], context: str, paths: list[str]) -> SingleConfig:
     if not configs:
         raise PreflightError(
-            "there is no kubeconfig", where=", ".join(paths), next_step="export KUBECONFIG=/path/to/kubeconfig"
+            "no kubeconfig found", where=", ".join(paths), next_step="export KUBECONFIG=/path/to/kubeconfig"
         )
     wanted = context or next((each.current_context for each in configs if each.current_context), None)
     names = sorted({name for each in configs for name in each.contexts})
     if wanted is None:
-        raise UsageError("the kubeconfig has no current context", next_step=f"--context, one of {', '.join(names)}")
+        raise UsageError("the kubeconfig has no current context", next_step=f"use --context, one of {', '.join(names)}")
     for each in configs:
         if wanted in each.contexts:
             config = each.get(wanted)
             assert config is not None
             return config
-    raise UsageError(f"the kubeconfig knows no context {wanted!r}", next_step=f"known: {', '.join(names)}")
+    raise UsageError(f"the kubeconfig has no context {wanted!r}", next_step=f"known: {', '.join(names)}")
 
 
 def http_client(config: SingleConfig) -> httpx2.Client:

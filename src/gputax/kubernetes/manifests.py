@@ -38,7 +38,7 @@ class ManifestFile:
     comment: str
     manifests: Sequence[Manifest]
     notice: bool = True
-    """False for a file that becomes the text of a ConfigMap, where nobody edits it."""
+    """False for a file that becomes the text of a ConfigMap."""
 
     def text(self) -> str:
         """Return the whole file."""
@@ -59,7 +59,7 @@ def patch(base: Manifest, wanted: Manifest) -> Manifest:
 
 def _difference(base: Manifest, wanted: Manifest) -> Manifest:
     if missing := sorted(set(base) - set(wanted)):
-        raise ValueError(f"a patch of ours only adds and replaces; it cannot remove {missing[0]}")
+        raise ValueError(f"a patch can only add and replace; it cannot remove {missing[0]}")
     return {
         key: _changed(base[key], value) if key in base else value
         for key, value in wanted.items()
@@ -74,24 +74,24 @@ def _changed(base: object, wanted: object) -> object:
         known = {each["name"]: each for each in base}
         changed = [each for each in wanted if known.pop(each["name"], None) != each]
         if known:
-            raise ValueError(f"a patch of ours only adds and replaces; it cannot remove {min(known)}")
+            raise ValueError(f"a patch can only add and replace; it cannot remove {min(known)}")
         before = {each["name"]: each for each in base}
         return [{"name": each["name"], **_difference(before.get(each["name"], {}), each)} for each in changed]
     return wanted
 
 
 def _is_named(value: object) -> TypeGuard[list[Manifest]]:
-    """Tell whether Kubernetes merges this list by name, as it does with containers, variables and volumes."""
+    """Whether Kubernetes merges this list by name, as it does with containers, variables and volumes."""
     return isinstance(value, list) and all(isinstance(each, dict) and "name" in each for each in value)
 
 
 def access() -> list[Manifest]:
-    """Return what a run from outside needs: the namespace, an account and the least role; nothing that runs."""
+    """Return the objects that a run from outside needs: namespace, service account and minimal role; no workloads."""
     return [namespace(), service_account(), role(), role_binding()]
 
 
 def base() -> list[Manifest]:
-    """Return the base: access, and a Job on the CPU that every cluster can run."""
+    """Return the base: access, and a CPU-only Job that runs on every cluster."""
     return [
         *access(),
         job(PodPlan(JOB_NAME, RUN_ID, IMAGE, CPU, role="benchmark"), suite_words()),
@@ -99,7 +99,7 @@ def base() -> list[Manifest]:
 
 
 def baseline() -> list[Manifest]:
-    """Return the overlay `baseline`: the Job with one GPU, on CUDA or not at all."""
+    """Return the overlay `baseline`: the Job with one GPU; it fails without CUDA."""
     plan = PodPlan(JOB_NAME, RUN_ID, IMAGE, GPU, role="benchmark")
     return [*base()[:-1], job(plan, suite_words("standard", "--device", "cuda"))]
 
@@ -125,7 +125,7 @@ def gpu_proxy() -> list[Manifest]:
 
 
 def xen() -> list[Manifest]:
-    """Return the overlay `xen`: the RuntimeClass and the Job in it; its results are invalid outside a Xen guest."""
+    """Return the overlay `xen`: the RuntimeClass and a Job that uses it; results are invalid outside a Xen guest."""
     plan = PodPlan(JOB_NAME, RUN_ID, IMAGE, GPU, role="benchmark", runtime_class=XEN_RUNTIME_CLASS)
     return [*base()[:-1], runtime_class(), job(plan, suite_words(environment="k8s+xen"))]
 
@@ -155,7 +155,7 @@ def write(made: Sequence[ManifestFile], root: Path) -> None:
         (root / each.path).write_text(each.text(), encoding="utf-8")
 
 
-# The comments at the heads of the files: what each is for, and why it is as it is.
+# Header comments of the files: what each is for, and why.
 ACCESS_NAMESPACE = (
     "All objects live here. Restricted pod security: non-root, no capabilities, seccomp, no path of the node."
 )

@@ -1,4 +1,4 @@
-"""What a node tells of itself, of its GPUs and of how it shares them; pure, on the Node as the API server gives it."""
+"""Facts about a node, its GPUs and how it shares them, read from its Node object; pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GKE_STRATEGY = "cloud.google.com/gke-gpu-sharing-strategy"
 GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 GKE_PARTITION = "cloud.google.com/gke-gpu-partition-size"
 GKE_NO_PLUGIN = "gke-no-default-nvidia-gpu-device-plugin"
-# By which a node says that it has an NVIDIA GPU, advertised or not: feature discovery, clouds, older conventions.
+# Labels of nodes with an NVIDIA GPU, advertised or not: feature discovery, clouds, older conventions.
 GPU_LABELS = (
     "nvidia.com/gpu.present",
     "feature.node.kubernetes.io/pci-10de.present",
@@ -39,12 +39,12 @@ GPU_LABELS = (
     "feature.node.kubernetes.io/pci-0302_10de.present",
     "accelerator",
 )
-# Whoever divides a GPU says so in one of these.
+# Labels set by the software that shares or partitions a GPU.
 SHARING_LABELS = (
     STRATEGY_LABEL, REPLICAS_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, NOS_LABEL, GKE_STRATEGY, GKE_CLIENTS,
     GKE_PARTITION,
 )  # fmt: skip
-# Which labels are kept with a result: all that say how the GPU is shared.
+# Labels stored with a result: all that describe how the GPU is shared.
 KEPT_LABELS = (
     CONFIG_LABEL, STRATEGY_LABEL, REPLICAS_LABEL, MEMORY_LABEL, COUNT_LABEL, PRODUCT_LABEL, MIG_CONFIG_LABEL,
     MIG_STATE_LABEL, MIG_STRATEGY_LABEL, NOS_LABEL, GKE_ACCELERATOR, GKE_STRATEGY, GKE_CLIENTS, GKE_PARTITION,
@@ -53,7 +53,7 @@ KEPT_LABELS = (
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One node, as far as it decides which pods run there and what they get of its GPUs."""
+    """The facts about a node that decide which pods run there and which GPUs they get."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -61,51 +61,51 @@ class NodeFacts:
     allocatable: Mapping[str, str] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=dict)
     ready: bool | None = None
-    """None where the node does not tell."""
+    """None if the node does not report it."""
     why_not_ready: str = ""
     cordoned: bool = False
     taints: tuple[str, ...] = ()
     """Each as KEY=VALUE:EFFECT."""
     runtime_handlers: tuple[str, ...] = ()
-    """Empty where the kubelet is too old to tell."""
+    """Empty if the kubelet is too old to report them."""
     kubelet: str | None = None
 
     @property
     def usable(self) -> bool:
-        """Whether the scheduler may put a pod there; a node that does not tell counts as ready."""
+        """Whether the scheduler may place a pod there; a node without a Ready condition counts as ready."""
         return self.ready is not False and not self.cordoned
 
     def offered(self, resource: str) -> int:
-        """Return how many of a resource the node has to give, used or not."""
+        """Return the allocatable amount of a resource, used or not."""
         return int(self.allocatable.get(resource, "0"))
 
     def label(self, name: str) -> str:
-        """Return a label; empty where the node has none."""
+        """Return a label's value; empty if it is not set."""
         return self.labels.get(name, "")
 
     @property
     def gpus(self) -> int:
-        """How many GPUs it has; 1 where nobody counted them."""
+        """The number of GPUs; 1 if no label gives it."""
         count = self.label(COUNT_LABEL)
         return int(count) if count.isdigit() and int(count) else 1
 
     @property
     def memory_mb(self) -> int | None:
-        """The memory of one of its GPUs, where feature discovery tells it."""
+        """The memory of one GPU, if feature discovery reports it."""
         text = self.label(MEMORY_LABEL)
         return int(text) if text.isdigit() and int(text) else None
 
     @property
     def has_gpu(self) -> bool:
-        """Whether it offers anything of NVIDIA's, or says that it has a GPU."""
+        """Whether it offers an NVIDIA resource or has a GPU label."""
         offers = any(name.startswith(VENDOR) and self.offered(name) for name in self.allocatable)
         return offers or bool(self.gpu_label)
 
     @property
     def gpu_label(self) -> str:
-        """The first label, with its value, that says that the node has a GPU; empty where none does."""
-        told = (f"{name}={self.labels[name]}" for name in GPU_LABELS if self.label(name) not in ("", "false"))
-        return next(told, "")
+        """The first GPU label, with its value; empty if there is none."""
+        found = (f"{name}={self.labels[name]}" for name in GPU_LABELS if self.label(name) not in ("", "false"))
+        return next(found, "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as `gputax doctor --json` prints them."""
@@ -126,7 +126,7 @@ class NodeFacts:
         }
 
     def kept(self) -> dict[str, Any]:
-        """Return what is stored with a result."""
+        """Return the facts that are stored with a result."""
         return {
             "node": self.name,
             "labels": {name: self.labels[name] for name in KEPT_LABELS if name in self.labels},

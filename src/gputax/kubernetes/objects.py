@@ -1,4 +1,4 @@
-"""The Kubernetes objects that gputax makes, as plain data: pure, so that every field can be tested and compared."""
+"""The Kubernetes objects that gputax creates, as plain data; pure, so that every field can be tested."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ RUN_LABEL = "gputax.dev/run"
 ROLE_LABEL = "app.kubernetes.io/component"
 GPU_RESOURCE = "nvidia.com/gpu"
 CONTAINER = "gputax"
-# Any uid but 0 does; the image has files of no owner in particular and writes only to its two emptyDirs.
+# Any uid except 0 works: the image depends on no owner and writes only to its two emptyDirs.
 USER_ID = 10001
 IDLE_LIMIT_S = 900
 RESULTS = "/results"
 XEN_RUNTIME_CLASS = "xen-gpu"
 XEN_HANDLER = "xen-cri"
 XEN_NODE_LABEL = "xen-enabled"
-# Where libvgpu and the socket of the node's proxy are: in the image, and on the node.
+# Paths of the native parts in the image.
 NATIVE = "/opt/gputax/native"
 LIBVGPU_DIRECTORY = f"{NATIVE}/vgpu"
 SOFTWARE_DIRECTORY = f"{NATIVE}/software"
@@ -39,20 +39,20 @@ PROXY_SOCKET = f"{PROXY_DIRECTORY}/proxy.sock"
 
 @dataclass(frozen=True)
 class Size:
-    """What a container gets, no more and no less: requests equal limits, so that the pod is Guaranteed."""
+    """A container's resources: requests equal limits, so that the pod is Guaranteed."""
 
     cpus: int = 2
     memory: str = "4Gi"
     gpus: int = 0
     gpu_resource: str = GPU_RESOURCE
-    """By which name GPUs are asked for: a shared or a divided GPU has another than a whole one."""
+    """The resource name of the GPUs: shared and partitioned GPUs have other names than whole ones."""
     millicpus: int = 0
-    """Instead of whole CPUs, where tenants of one node have less than one each; 0: `cpus` counts."""
+    """Used instead of `cpus` for tenants with less than one CPU each; 0: use `cpus`."""
     cpu_limited: bool = True
-    """False for a server of others: a quota on it would stop all its tenants for the rest of each period."""
+    """False for a proxy: a CPU quota would stop all its tenants for the rest of each period."""
 
     def resources(self) -> Manifest:
-        """Return requests and limits; GPUs are named in both, because Kubernetes wants them equal anyway."""
+        """Return requests and limits; GPUs are in both, because Kubernetes requires them to be equal."""
         amounts = {"cpu": f"{self.millicpus}m" if self.millicpus else str(self.cpus), "memory": self.memory}
         if self.gpus:
             amounts[self.gpu_resource] = str(self.gpus)
@@ -62,7 +62,7 @@ class Size:
 
 @dataclass(frozen=True)
 class PodPlan:
-    """One pod of a run, before it is written as a manifest."""
+    """The plan of one pod, from which its manifest is made."""
 
     name: str
     run_id: str
@@ -78,21 +78,21 @@ class PodPlan:
     pull_secret: str = ""
     service_account: str = ""
     tenant_of_proxy: bool = False
-    """The directory with the proxy's socket is mounted, for a tenant to connect to."""
+    """Mount the directory with the proxy's socket."""
     serves_proxy: bool = False
-    """The pod is the proxy itself: it owns that directory, which belongs to root on the node."""
+    """The pod is the proxy itself: it writes to that directory, which belongs to root on the node."""
     startup_probe: Mapping[str, Any] = field(default_factory=dict)
     knows_itself: bool = False
-    """The program inside is told its pod's name, uid and node, because nobody outside takes the evidence."""
+    """Pass the pod's name, uid and node to the program, which has to collect the evidence itself."""
     further_labels: Mapping[str, str] = field(default_factory=dict)
     ports: Mapping[str, int] = field(default_factory=dict)
-    """Ports by name, for whoever looks for metrics."""
+    """Ports by name, for metrics scrapers."""
     host_ipc: bool = False
-    """The pod sees the node's shared memory, through which some MPS installations talk with their clients."""
+    """The pod sees the node's shared memory, which some MPS installations use to talk to their clients."""
 
 
 def labels(run_id: str, role: str = "worker") -> dict[str, str]:
-    """Return what every object of a run carries."""
+    """Return the labels of every object of a run."""
     return {
         NAME_LABEL: APP,
         "app.kubernetes.io/managed-by": APP,
@@ -102,12 +102,12 @@ def labels(run_id: str, role: str = "worker") -> dict[str, str]:
 
 
 def hold_command(idle_s: int = IDLE_LIMIT_S) -> list[str]:
-    """Return what keeps a pod alive for workers to be started in, until nobody used it for so long."""
+    """Return the command that keeps a pod alive for workers until it has been idle for `idle_s` seconds."""
     return ["python", "-m", "gputax.worker.hold", "--idle-s", str(idle_s)]
 
 
 def pod(plan: PodPlan) -> Manifest:
-    """Return the manifest of a pod of one container, restricted as far as its role lets it."""
+    """Return the manifest of a pod with one container, as restricted as its role allows."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -121,7 +121,7 @@ def pod(plan: PodPlan) -> Manifest:
 
 
 def pod_spec(plan: PodPlan) -> Manifest:
-    """Return what a pod and a Job's template have in common."""
+    """Return the spec shared by a pod and a Job's template."""
     spec: Manifest = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -138,7 +138,7 @@ def pod_spec(plan: PodPlan) -> Manifest:
     if plan.pull_secret:
         spec["imagePullSecrets"] = [{"name": plan.pull_secret}]
     if plan.node:
-        # By affinity and not by nodeName, which would pass the scheduler by and with it every check of resources.
+        # Affinity instead of nodeName, which would bypass the scheduler and its resource checks.
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [plan.node]}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         spec["affinity"] = {"nodeAffinity": required}
@@ -150,13 +150,13 @@ def pod_spec(plan: PodPlan) -> Manifest:
 
 
 def gpu_toleration() -> Manifest:
-    """Return the toleration of the taint that most clusters put on their GPU nodes."""
+    """Return the toleration for the taint that most clusters set on GPU nodes."""
     return {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
 
 
 def _pod_security(plan: PodPlan) -> Manifest:
     if plan.serves_proxy:
-        # The node's directory belongs to root, so who makes a socket there must be root: still without capabilities.
+        # The node's directory belongs to root, so the proxy must be root to create a socket there; no capabilities.
         return {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}}
     return {
         "runAsNonRoot": True,
@@ -201,7 +201,7 @@ def _ports(plan: PodPlan) -> list[Manifest]:
 
 
 def own_facts() -> list[Manifest]:
-    """Return the variables that tell a program which pod it is in."""
+    """Return the variables with which a program knows its pod."""
     return [
         {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
         for name, path in OWN_FACTS.items()
@@ -211,14 +211,14 @@ def own_facts() -> list[Manifest]:
 def _volumes(plan: PodPlan) -> list[Manifest]:
     volumes: list[Manifest] = [{"name": "tmp", "emptyDir": {}}, {"name": "results", "emptyDir": {}}]
     if plan.tenant_of_proxy or plan.serves_proxy:
-        # A tenant never makes the directory: where it is missing, no proxy serves on that node.
+        # A tenant never creates the directory: if it is missing, no proxy runs on that node.
         kind = "DirectoryOrCreate" if plan.serves_proxy else "Directory"
         volumes.append({"name": "proxy", "hostPath": {"path": PROXY_DIRECTORY, "type": kind}})
     return volumes
 
 
 def job(plan: PodPlan, words: Sequence[str], *, deadline_s: int = 7200, ttl_s: int | None = 86400) -> Manifest:
-    """Return the Job that runs a command of gputax once; a failed benchmark is told and not tried again in silence."""
+    """Return the Job that runs a gputax command once; a failed benchmark is reported, not retried."""
     spec: Manifest = {
         "backoffLimit": 0,
         "activeDeadlineSeconds": deadline_s,
@@ -238,13 +238,13 @@ def job(plan: PodPlan, words: Sequence[str], *, deadline_s: int = 7200, ttl_s: i
 
 
 def suite_words(suite: str = "quick", *further: str, environment: str = "k8s") -> list[str]:
-    """Return the command of a Job: the suite, the record in /results, and the result block at the end of its log."""
+    """Return a Job's command: run the suite, write to /results, and end the log with the result block."""
     words = ["gputax", "run", "--env", environment, "--inside", "--suite", suite, *further]
     return [*words, "--out", RESULTS, "--overwrite", "--result-block"]
 
 
 def namespace(name: str = NAMESPACE, *, hostpath: bool = False) -> Manifest:
-    """Return the namespace with its pod security: restricted, unless a layer needs a path of the node."""
+    """Return the namespace with its pod security level: restricted, unless a layer needs a host path."""
     level = "privileged" if hostpath else "restricted"
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""What a user of the environment `k8s` must be allowed to do, verb by verb, and the objects that allow it."""
+"""The permissions that the environment `k8s` needs, verb by verb, and the RBAC objects that grant them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 @dataclass(frozen=True)
 class Permission:
-    """One verb on one resource of the namespace, and what it is needed for."""
+    """One verb on one resource in the namespace, and its purpose."""
 
     verb: str
     resource: str
@@ -20,17 +20,17 @@ class Permission:
     group: str = ""
 
 
-# Exactly what the environment k8s does; the Role in kubernetes/access is generated from this list.
+# Exactly the requests of the environment k8s; the Role in kubernetes/access is generated from this list.
 PERMISSIONS: tuple[Permission, ...] = (
     Permission("create", "pods", "start the pod of a worker"),
-    Permission("list", "pods", "find pods that a killed run left, and a proxy that serves"),
-    Permission("watch", "pods", "see it become ready, fail or die, and read its uid, node and limits for the evidence"),
-    Permission("delete", "pods", "remove it afterwards"),
+    Permission("list", "pods", "find pods left by a killed run, and a running proxy"),
+    Permission("watch", "pods", "see it become ready or fail, and read its uid, node and limits as evidence"),
+    Permission("delete", "pods", "delete it afterwards"),
     Permission("create", "pods/exec", "start the worker in it and hold its pipes"),
-    # Since Kubernetes 1.30 exec over WebSockets is a GET; 1.35 asks for `create` as well.
+    # Since Kubernetes 1.30 exec over WebSockets is a GET; 1.35 requires `create` as well.
     Permission("get", "pods/exec", "the same, over WebSockets"),
-    Permission("get", "pods/log", "bring its log home"),
-    Permission("list", "events", "give the scheduler's and the kubelet's own words when it does not start"),
+    Permission("get", "pods/log", "collect its log"),
+    Permission("list", "events", "report the scheduler's or kubelet's reason when it does not start"),
 )
 
 
@@ -46,17 +46,17 @@ def rules() -> list[Manifest]:
 
 
 def service_account(namespace: str = NAMESPACE) -> Manifest:
-    """Return the account that a pipeline may use gputax with."""
+    """Return the service account, for use in a pipeline."""
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(namespace)}
 
 
 def role(namespace: str = NAMESPACE) -> Manifest:
-    """Return the least role."""
+    """Return the role with the required permissions."""
     return {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": _metadata(namespace), "rules": rules()}
 
 
 def role_binding(namespace: str = NAMESPACE) -> Manifest:
-    """Return the binding of the role to the account."""
+    """Return the binding of the role to the service account."""
     return {
         "apiVersion": f"{RBAC}/v1",
         "kind": "RoleBinding",

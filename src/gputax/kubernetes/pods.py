@@ -1,4 +1,4 @@
-"""The pods of one run: made when they are needed, shared by its workers, and removed with it however it ends."""
+"""The pods of one run: created on demand, shared by its workers, and deleted however the run ends."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ DELETE_GRACE_S = 2
 
 @dataclass(frozen=True)
 class ReadyPod:
-    """A pod that runs, as it was when it became ready."""
+    """A running pod, in its state when it became ready."""
 
     name: str
     applied: Manifest
-    """The manifest as the API server took it."""
+    """The manifest as accepted by the API server."""
     live: Manifest
 
 
 class RunPods:
-    """All pods of a run in one namespace of one cluster, behind one watch."""
+    """All pods of a run in one namespace of one cluster, followed by one watch."""
 
     def __init__(self, context: str, namespace: str, say: Say, run_id: str = "") -> None:
         self.cluster = Cluster(context, namespace)
@@ -41,11 +41,11 @@ class RunPods:
         self._ready: dict[str, ReadyPod] = {}
         self._made: list[str] = []
         self._leaving: list[str] = []
-        """Told to go, but perhaps not gone yet: a kubelet needs its seconds to end a container."""
+        """Deleted, but perhaps still terminating: the kubelet needs a few seconds to stop a container."""
         self._files: dict[str, str] = {}
 
     def ready(self, plan: PodPlan, timeout_s: float) -> ReadyPod:
-        """Return the pod of this plan: the one that runs already, or a new one once it is ready."""
+        """Return the pod of this plan: the running one, or a new one once it is ready."""
         key = repr(plan)
         known = self._ready.get(key)
         if known is not None and not self.death(known.name):
@@ -58,21 +58,21 @@ class RunPods:
         return made
 
     def death(self, name: str) -> str:
-        """Say why the pod cannot carry a worker any more; empty where it can."""
+        """Return why the pod can no longer run a worker; empty if it can."""
         seen = self._watching().latest(name)
-        return death_words(*seen) if seen else "the API server knows no such pod"
+        return death_words(*seen) if seen else "the pod does not exist"
 
     def death_within(self, name: str, seconds: float) -> str:
-        """The same, but give the news of a death so long to arrive."""
+        """Like `death`, but wait up to `seconds` for the watch to report it."""
         return self._watching().wait_for(name, lambda event, pod: death_words(event, pod), seconds)
 
     def current(self, name: str) -> Manifest:
-        """Return the pod as the API server last told."""
+        """Return the pod as last reported by the API server."""
         seen = self._watching().latest(name)
         return seen[1] if seen else {}
 
     def remove(self, name: str) -> None:
-        """Bring its log home and delete it."""
+        """Collect its log and delete it."""
         self._keep_log(name)
         was_there = True
         with contextlib.suppress(GputaxError):
@@ -82,11 +82,11 @@ class RunPods:
             self._leaving += [name] if was_there else []
 
     def files(self) -> dict[str, str]:
-        """Return what came home: manifests as applied and logs, by their names in the result directory."""
+        """Return the manifests as applied and the logs, keyed by file name in the result directory."""
         return dict(self._files)
 
     def close(self) -> None:
-        """Delete every pod of the run and wait until they are gone; nothing can interrupt this, but it is bounded."""
+        """Delete every pod of the run and wait until they are gone; signals are ignored, the time is limited."""
         with uninterrupted():
             for name in list(self._made):
                 self.remove(name)
@@ -111,9 +111,9 @@ class RunPods:
         return ReadyPod(plan.name, applied, live)
 
     def _make(self, plan: PodPlan) -> Manifest:
-        self._made.append(plan.name)  # before it exists: an interrupt between both must not leave it behind
+        self._made.append(plan.name)  # before it exists, so that an interrupt in between does not leave it behind
         size = plan.size.resources()["requests"]
-        self._say(f"making pod {plan.name} in namespace {plan.namespace}: {size['cpu']} CPUs, {size['memory']}")
+        self._say(f"creating pod {plan.name} in namespace {plan.namespace}: {size['cpu']} CPUs, {size['memory']}")
         return self.cluster.create(pod(plan))
 
     def _give_up(self, name: str) -> None:
@@ -126,12 +126,12 @@ class RunPods:
         return self._watch
 
     def _remove_finished(self) -> None:
-        """Remove pods of earlier runs that were killed: their holder ended them, but only a client can delete them."""
+        """Delete the pods of earlier runs that were killed: such pods exit by themselves, but are not deleted."""
         ours = {key: value for key, value in labels("", "worker").items() if key != RUN_LABEL}
         for left in self.cluster.list("Pod", labels=ours):
             if (left.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
                 name = str(left["metadata"]["name"])
-                self._say(f"removing pod {name}, left by an earlier run")
+                self._say(f"deleting pod {name}, left by an earlier run")
                 with contextlib.suppress(GputaxError):
                     self.cluster.delete("Pod", name)
 
@@ -144,13 +144,13 @@ class RunPods:
 
 
 def new_run_id() -> str:
-    """Return a name for a run that is valid in labels and object names."""
+    """Return a run id that is valid in labels and object names."""
     stamp = datetime.datetime.now().strftime("%m%d%H%M%S")
     return f"{stamp}-{secrets.token_hex(2)}"
 
 
 def as_yaml(manifest: Manifest) -> str:
-    """Return a manifest for people: without the bookkeeping of who set which field."""
+    """Return a manifest as readable YAML, without managedFields."""
     import yaml
 
     metadata = {key: value for key, value in manifest.get("metadata", {}).items() if key != "managedFields"}
@@ -159,7 +159,7 @@ def as_yaml(manifest: Manifest) -> str:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM: a second Ctrl-C in the middle of the cleaning would leave pods behind."""
+    """Ignore SIGINT and SIGTERM: a second Ctrl-C during cleanup would leave pods behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The objects of the layer `proxy`: the GPU proxy of a node and what its tenants need."""
+"""The Kubernetes objects of the layer `proxy`: the GPU proxy of a node, and the variables of its tenants."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ STATUS = ("gputax", "proxy", "status", "--json", "--socket", PROXY_SOCKET)
 
 
 def proxy_variables() -> dict[str, str]:
-    """Return the variables under which a program finds libvgpu as its driver, and libvgpu its proxy."""
+    """Return the variables with which a program loads libvgpu as its driver, and libvgpu finds the proxy."""
     return {"LD_LIBRARY_PATH": LIBVGPU_DIRECTORY, "GPUTAX_PROXY_SOCKET": PROXY_SOCKET}
 
 
 def proxy_command(device: str) -> list[str]:
-    """Return what a proxy's container runs; every user of the node's pods may connect to its socket."""
+    """Return the command of a proxy's container; pods with any user id may connect to its socket."""
     return [
         "gputax", "proxy", "start", "--foreground", "--device", device, "--socket", PROXY_SOCKET, "--mode", "0666",
     ]  # fmt: skip
 
 
 def proxy_probe() -> Manifest:
-    """Return how the kubelet sees that the proxy serves: asked until it does and never again, so it costs nothing."""
+    """Return the startup probe: it runs until the proxy is ready and never again, so it costs nothing later."""
     return {
         "exec": {"command": list(STATUS)},
         "periodSeconds": 1,
@@ -45,7 +45,7 @@ def proxy_probe() -> Manifest:
 
 
 def proxy_plan(image: str = IMAGE, device: str = "cuda", gpus: int = 1, namespace: str = NAMESPACE) -> PodPlan:
-    """Return the pod of a proxy: it alone owns the device, and only the socket's directory leads to it."""
+    """Return the pod of a proxy: only it has the device, and it is reachable only through the socket."""
     return PodPlan(
         "",
         "",

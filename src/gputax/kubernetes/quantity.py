@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them."""
+"""Parse Kubernetes quantities."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ SCALES = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi":
 
 
 def quantity(text: str) -> float:
-    """Return a quantity as a number: `100m` is 0.1, `1Gi` is 2^30."""
+    """Convert a quantity to a number: `100m` is 0.1, `1Gi` is 2^30."""
     for suffix in sorted(SCALES, key=len, reverse=True):
         if text.endswith(suffix):
             return float(text.removesuffix(suffix)) * SCALES[suffix]

@@ -1,4 +1,4 @@
-"""What the Kubernetes API refuses and what its client raises, as our errors: its own words, and the next step."""
+"""Convert errors of the Kubernetes API and its client to ours, with the original message and a next step."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from gputax.errors import GputaxError, PreflightError
 
 
 class NotFoundError(PreflightError):
-    """The API server knows no such object."""
+    """The object does not exist."""
 
 
 class ForbiddenError(PreflightError):
-    """The API server says that we may not."""
+    """The user does not have the permission."""
 
 
 class ConflictError(PreflightError):
-    """An object of that name exists already."""
+    """An object with that name already exists."""
 
 
 class UnreachableError(PreflightError):
-    """Nobody answers at the API server's address."""
+    """The API server does not answer."""
 
 
 @contextlib.contextmanager
 def told(doing: str, server: str, kubectl: Any) -> Iterator[None]:
-    """Turn what the client raises into our errors."""
+    """Convert the client's exceptions to our errors."""
     import httpx2
     from lightkube.core.exceptions import ApiError, ConfigError
 
@@ -48,7 +48,7 @@ def told(doing: str, server: str, kubectl: Any) -> Iterator[None]:
 
 
 def api_error(doing: str, server: str, error: Any, kubectl: Any) -> GputaxError:
-    """Return our error for a refusal of the API server, in its own words."""
+    """Return our error for an API error, with the server's message."""
     code, message = getattr(error.status, "code", None), str(getattr(error.status, "message", "") or error)
     if code == 403 and "exceeded quota" in message:
         return PreflightError(
@@ -69,7 +69,7 @@ def api_error(doing: str, server: str, error: Any, kubectl: Any) -> GputaxError:
         return ForbiddenError(
             f"not permitted: {message}",
             where=server,
-            next_step="kubectl apply -k kubernetes/access has the least role; gputax doctor --env k8s lists what lacks",
+            next_step="kubectl apply -k kubernetes/access grants it; gputax doctor --env k8s lists what is missing",
         )
     if code == 401:
         return PreflightError(f"not logged in: {message}", where=server, next_step="kubectl auth whoami")
@@ -77,8 +77,8 @@ def api_error(doing: str, server: str, error: Any, kubectl: Any) -> GputaxError:
         return PreflightError(
             f"cannot {doing}: {message}",
             where=server,
-            next_step="kubectl create namespace NAME (in a checkout, with the least role: "
-            "kubectl apply -k kubernetes/access), or name another with --namespace",
+            next_step="kubectl create namespace NAME (in a checkout, together with the role: "
+            "kubectl apply -k kubernetes/access), or select another with --namespace",
         )
     kinds: dict[int | None, type[PreflightError]] = {404: NotFoundError, 409: ConflictError}
     return kinds.get(code, PreflightError)(

@@ -1,4 +1,4 @@
-"""One watch for all pods of a run: what state each is in, why one does not start, and why one died."""
+"""One watch for all pods of a run: the state of each, why it does not start, and why it died."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from gputax.kubernetes.client import Cluster
 from gputax.kubernetes.objects import APP, NAME_LABEL, Manifest
 
 Phase = Literal["waiting", "ready", "stuck", "ended"]
-# Reasons that do not go away by themselves; the kubelet would try them for ever.
+# Reasons that do not resolve by themselves; the kubelet would retry forever.
 STUCK = {
     "ErrImageNeverPull": "kubectl describe pod {name}",
-    "ErrImagePull": "name an image that the nodes can pull, with --image; or import it on the node",
-    "ImagePullBackOff": "name an image that the nodes can pull, with --image; or import it on the node",
-    "InvalidImageName": "give --image a name such as registry.example/gputax:1.0",
+    "ErrImagePull": "use --image with an image that the nodes can pull, or import it on the node",
+    "ImagePullBackOff": "use --image with an image that the nodes can pull, or import it on the node",
+    "InvalidImageName": "use --image with a name such as registry.example/gputax:1.0",
     "CreateContainerConfigError": "kubectl describe pod {name}",
     "CreateContainerError": "kubectl describe pod {name}",
     "RunContainerError": "kubectl describe pod {name}",
     "CrashLoopBackOff": "kubectl logs {name} --previous",
 }
-# The scheduler tries again whenever a node changes; where a cluster grows by itself this is its normal first answer.
+# The scheduler retries whenever a node changes; with autoscaling, Unschedulable is the normal first state.
 UNSCHEDULABLE_GRACE_S = 20.0
 AUTOSCALED = ("TriggeredScaleUp", "cluster-autoscaler")
-# How long a container may be in creation before the events are asked for the reason; an image may be large.
+# How long a container may be creating before we read the events for the reason; an image may be large.
 CREATING_GRACE_S = 16.0
 SANDBOX = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume")
-# How long the news of a pod that was just made may take before it is asked for.
+# How long to wait for the watch to report a new pod before asking for it.
 UNSEEN_S = 0.5
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class PodState:
-    """What a pod's status means for us."""
+    """A pod's status, reduced to what matters here."""
 
     phase: Phase
     words: str
@@ -46,7 +46,7 @@ class PodState:
 
 
 def state_of(pod: Manifest) -> PodState:
-    """Read a pod's status; pure."""
+    """Interpret a pod's status; pure."""
     status, node = pod.get("status") or {}, str((pod.get("spec") or {}).get("nodeName") or "")
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     if status.get("phase") in ("Succeeded", "Failed"):
@@ -68,12 +68,12 @@ def state_of(pod: Manifest) -> PodState:
         ready = conditions.get("Ready") or {}
         if status.get("phase") == "Running" and ready.get("status") == "False":
             return PodState("waiting", _not_ready(ready, node), str(ready.get("reason") or ""), node)
-        return PodState("waiting", f"on {node}, the container is being made", "ContainerCreating", node)
+        return PodState("waiting", f"on {node}, creating the container", "ContainerCreating", node)
     return PodState("waiting", "waiting for the scheduler")
 
 
 def end_words(pod: Manifest) -> str:
-    """Say why a pod's container ended."""
+    """Return why a pod's container ended."""
     status = pod.get("status") or {}
     parts = [str(status[key]) for key in ("reason", "message") if status.get(key)]
     for ended in _ends(pod):
@@ -84,7 +84,7 @@ def end_words(pod: Manifest) -> str:
 
 
 def exit_code(pod: Manifest) -> int:
-    """Return with which code a pod's first container ended; 0 where none has."""
+    """Return the exit code of a pod's first container; 0 if it has not ended."""
     return next((int(ended.get("exitCode") or 0) for ended in _ends(pod)), 0)
 
 
@@ -97,19 +97,19 @@ def _ends(pod: Manifest) -> Iterator[Mapping[str, Any]]:
 
 
 def death_words(event: str, pod: Manifest) -> str:
-    """Say why a worker in this pod cannot go on; empty where the pod is well."""
+    """Return why a worker in this pod cannot continue; empty if the pod is fine."""
     if event == "DELETED":
         return f"the pod was deleted while it was in use ({end_words(pod)})"
     state = state_of(pod)
     if state.phase == "ended":
         return f"the pod ended: {state.words}"
     if state.phase in ("waiting", "stuck"):
-        return f"the pod is not ready any more: {state.words}"
+        return f"the pod is no longer ready: {state.words}"
     return ""
 
 
 def event_words(events: list[Manifest]) -> str:
-    """Return the last warning that was written about an object, in its writer's own words."""
+    """Return the reason and message of the latest warning event."""
     warnings = [each for each in events if each.get("type") == "Warning"]
     if not warnings:
         return ""
@@ -131,12 +131,12 @@ class PodWatch:
         self._thread.start()
 
     def latest(self, name: str) -> tuple[str, Manifest] | None:
-        """Return the last event of a pod and the pod as it was then; None before the first."""
+        """Return a pod's last event and its state at that time; None before the first event."""
         with self._changed:
             return self._pods.get(name)
 
     def wait_ready(self, name: str, timeout_s: float, say: Say) -> Manifest:
-        """Wait until the pod is ready; one that will never be raises with the cluster's own words."""
+        """Wait until the pod is ready; raise with the cluster's reason if it never will be."""
         started = time.monotonic()
         said, looked_at = "", ""
         while True:
@@ -156,7 +156,7 @@ class PodWatch:
                 looked_at = state.words
                 if not any(str(each.get("reason")) in AUTOSCALED for each in self._events(name)):
                     raise self._never(name, state)
-                say(f"pod {name}: the cluster adds a node")
+                say(f"pod {name}: the cluster is adding a node")
             if state.reason == "ContainerCreating" and waited_s > CREATING_GRACE_S:
                 events = [each for each in self._events(name) if each.get("reason") in SANDBOX]
                 if event_words(events):
@@ -166,11 +166,11 @@ class PodWatch:
                 raise self._failed(
                     name,
                     f"the pod was not ready after {timeout_s:g} s: {words}",
-                    "a longer --ready-timeout, if it only needs time; gputax doctor --env k8s",
+                    "raise --ready-timeout if it only needs more time; otherwise gputax doctor --env k8s",
                 )
 
     def wait_gone(self, name: str, timeout_s: float) -> bool:
-        """Wait until the API server has forgotten the pod."""
+        """Wait until the pod no longer exists; return False on timeout."""
         deadline = time.monotonic() + timeout_s
         while True:
             with self._changed:
@@ -182,17 +182,17 @@ class PodWatch:
                     return False
                 self._changed.wait(min(left_s, left_s if seen else UNSEEN_S))
                 unseen = name not in self._pods
-            # Deleted before the watch told of it: it may never tell.
+            # If it was deleted before the watch saw it, the watch never reports it.
             if unseen and self._forgotten(name):
                 return True
 
-    def wait_for(self, name: str, told: Callable[[str, Manifest], str], seconds: float) -> str:
-        """Wait until `told` has something to say of the pod, at most so long; return it."""
+    def wait_for(self, name: str, question: Callable[[str, Manifest], str], seconds: float) -> str:
+        """Wait until `question` has an answer about the pod, for at most `seconds`; return the answer."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while True:
                 seen = self._pods.get(name)
-                words = told(*seen) if seen else ""
+                words = question(*seen) if seen else ""
                 left_s = deadline - time.monotonic()
                 if words or left_s <= 0 or self._failure is not None:
                     return words
@@ -203,7 +203,7 @@ class PodWatch:
         self._closed = True
 
     def _wait_for_change(self, name: str, said: str, deadline: float) -> tuple[str, Manifest]:
-        """Wait for the next event of the pod, but at most a second, so that graces and deadlines are seen."""
+        """Wait for the pod's next event, but at most a second, so that grace periods and deadlines are checked."""
         with self._changed:
             seen = self._pods.get(name)
             if seen is None or (state_of(seen[1]).words == said and seen[0] != "DELETED"):
@@ -236,13 +236,13 @@ class PodWatch:
         try:
             return sorted(self._cluster.list("Event", fields=fields), key=_event_time)
         except GputaxError:
-            return []  # without the permission the status alone must do
+            return []  # without the permission, use only the status
 
     def _never(self, name: str, state: PodState) -> PreflightError:
         if state.reason == "Unschedulable":
-            return self._failed(name, f"no node takes the pod: {state.words}", unschedulable_step(state.words))
+            return self._failed(name, f"the pod cannot be scheduled: {state.words}", unschedulable_step(state.words))
         if state.reason == "FailedCreatePodSandBox" and "runtime" in state.words and "handler" in state.words:
-            step = "the node's container runtime knows no such handler: configure it there, or use another node"
+            step = "the node's container runtime has no such handler: configure it there, or use another node"
             return self._failed(name, f"the pod cannot start: {state.words}", step)
         words = event_words(self._events(name)) if state.phase == "stuck" and len(state.words) < 40 else ""
         step = STUCK.get(state.reason, "kubectl describe pod {name}").format(name=name)
@@ -256,13 +256,13 @@ class PodWatch:
 
 
 def unschedulable_step(words: str) -> str:
-    """Return what helps against the scheduler's reason."""
+    """Return the next step for the scheduler's reason."""
     if "Insufficient nvidia.com" in words:
-        return "ask for fewer with --gpus, or see what the nodes have: gputax doctor --env k8s"
+        return "request fewer with --gpus, or list the nodes' GPUs: gputax doctor --env k8s"
     if "Insufficient cpu" in words or "Insufficient memory" in words:
         return (
-            "ask for less with --cpus or --memory (and --threads on the other side of a comparison); "
-            f"what pods of gputax hold: kubectl get pods -A -l {NAME_LABEL}={APP}"
+            "request less with --cpus or --memory (and --threads on the other side of a comparison); "
+            f"to list gputax pods: kubectl get pods -A -l {NAME_LABEL}={APP}"
         )
     if "untolerated taint" in words:
         return "kubectl taint nodes NAME KEY- removes a taint; gputax doctor --env k8s lists them"

@@ -1,1 +1,1 @@
-"""One device and several tenants: where they run, which technique shares it, what proves it."""
+"""Several tenants on one device: where they run, which technique shares the device, and the evidence for it."""

@@ -1,4 +1,4 @@
-"""What proves that tenants in pods shared one device by the technique, and by no other; pure."""
+"""Evidence that tenants in pods shared one device by the intended technique and no other; pure functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def technique_evidence(
     described: Sequence[Described],
     others_with_gpu: Sequence[str] = (),
 ) -> Evidence:
-    """Hold the tenants' accounts against each other, against the node's and against what was switched on."""
+    """Compare the tenants' reports with each other, with the node and with the technique that was enabled."""
     seen = [
         Seen(number, evidence, worker.devices, str(worker.host.get("visible_devices") or ""))
         for number, (evidence, worker) in enumerate(zip(tenants, described, strict=True), start=1)
@@ -50,15 +50,15 @@ def technique_evidence(
 
 
 def device_warning(reached: set[Reached], technique: str) -> str:
-    """Say so where the mechanics were shown without a GPU's work in them."""
+    """Return a warning if the work did not run on a GPU."""
     if reached == {"cuda"}:
         return ""
     where = " and ".join(DEVICE_WORDS[each] for each in ("cuda", "software", "cpu") if each in reached)
-    return f"the work ran on {where}: this says nothing of a GPU under {technique}"
+    return f"the work ran on {where}: this says nothing about a GPU under {technique}"
 
 
 def proxy_group_evidence(tenants: Sequence[Evidence]) -> Evidence:
-    """Say whether one proxy of one node served all tenants, each as a tenant of its own."""
+    """Show that one proxy on one node served all tenants, each as a separate tenant."""
     reasons = own_reasons(tenants)
     nodes = sorted({str(each.fact("node")) for each in tenants})
     if len(nodes) != 1:
@@ -82,7 +82,7 @@ def proxy_group_evidence(tenants: Sequence[Evidence]) -> Evidence:
 
 
 def own_reasons(tenants: Sequence[Evidence]) -> list[str]:
-    """Say what speaks against single tenants, and against their being several."""
+    """List the problems of single tenants, and tenants that are the same pod."""
     reasons = unproven(tenants)
     pods = [each.fact("pod_uid") or each.fact("pod") for each in tenants]
     if len(set(pods)) != len(pods):
@@ -95,24 +95,24 @@ def _place(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
     nodes = {str(each.evidence.fact("node")) for each in seen}
     if nodes != {node.name}:
         reasons.append(f"the tenants ran on {', '.join(sorted(nodes))}, not all on {node.name}")
-    missing = [f"the node no longer shows it: {words}" for words in unmet(node, offer)]
+    missing = [f"the node no longer offers it: {words}" for words in unmet(node, offer)]
     if offer.on_demand and node.offered(offer.resource) < len(seen):
         missing.append(f"the node offers {node.offered(offer.resource)} {offer.resource} to {len(seen)} tenants")
     without = [str(each.number) for each in seen if not each.resources.get(offer.resource)]
     if without:
-        reasons.append(f"the pods of tenants {', '.join(without)} were given no {offer.resource}")
+        reasons.append(f"the pods of tenants {', '.join(without)} did not get {offer.resource}")
     return [*reasons, *missing]
 
 
 def _strangers(node: NodeFacts, others: Sequence[str]) -> list[str]:
-    if not others or node.gpus > 1:  # on a node with several GPUs they may well have another
+    if not others or node.gpus > 1:  # on a node with several GPUs they may use another
         return []
-    return [f"other pods hold the same GPU: {', '.join(others)}"]
+    return [f"other pods use the same GPU: {', '.join(others)}"]
 
 
 def _same_gpu(seen: Sequence[Seen]) -> list[str]:
     several = [f"tenant {each.number} sees {len(each.gpu_ids)} GPUs" for each in seen if len(each.gpu_ids) > 1]
-    unknown = [f"it cannot be told which GPU tenant {each.number} has" for each in seen if not each.gpu_ids]
+    unknown = [f"unknown which GPU tenant {each.number} has" for each in seen if not each.gpu_ids]
     ids = sorted({identity for each in seen for identity in each.gpu_ids})
     if len(ids) > 1 and not several:
         return [f"the tenants have different GPUs: {', '.join(ids)}"]
@@ -126,11 +126,11 @@ def _compute_modes(seen: Sequence[Seen]) -> set[str]:
 
 def _no_mps(seen: Sequence[Seen]) -> list[str]:
     under = [str(each.number) for each in seen if each.mps.get("pipe_directory")]
-    return [f"tenants {', '.join(under)} were under MPS: CUDA_MPS_PIPE_DIRECTORY is set"] if under else []
+    return [f"tenants {', '.join(under)} used MPS: CUDA_MPS_PIPE_DIRECTORY is set"] if under else []
 
 
 def time_slicing_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
-    """Turns on one GPU: no MPS, and a compute mode that lets several processes in."""
+    """Time-slicing: one GPU, no MPS, and a compute mode that allows several processes."""
     reasons = [*_same_gpu(seen), *_no_mps(seen)]
     wrong = _compute_modes(seen) - {"default"}
     if wrong:
@@ -139,22 +139,22 @@ def time_slicing_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) ->
 
 
 def mps_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
-    """One server for all: a client without its daemon runs without MPS and says nothing, so a cap must be seen."""
+    """MPS: one server for all. A client without its daemon runs without MPS and no error, so check the caps."""
     reasons = _same_gpu(seen)
     for each in seen:
         who, mps = f"tenant {each.number}", each.mps
         if not mps.get("pipe_directory"):
-            reasons.append(f"{who} is no client of MPS: CUDA_MPS_PIPE_DIRECTORY is not set")
+            reasons.append(f"{who} is not a client of MPS: CUDA_MPS_PIPE_DIRECTORY is not set")
         elif not mps.get("control_socket"):
-            reasons.append(f"{who} finds no control daemon of MPS in {mps['pipe_directory']}")
+            reasons.append(f"{who} finds no MPS control daemon in {mps['pipe_directory']}")
         elif offer.flavour == "gke" and not (mps.get("active_thread_percentage") and mps.get("pinned_memory_limit")):
-            reasons.append(f"{who} has no cap of MPS in its variables, which GKE sets")
+            reasons.append(f"{who} does not have the variables with the MPS caps that GKE sets")
         reasons += uncapped(each, node, offer)
     return reasons
 
 
 def mig_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
-    """A slice each, all of one GPU and of the profile."""
+    """MIG: one slice per tenant, all of the same GPU and of the intended profile."""
     reasons = [
         f"tenant {each.number} sees {len(each.mig_ids)} MIG slices, not one" for each in seen if len(each.mig_ids) != 1
     ]
@@ -171,13 +171,13 @@ def mig_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str
         if wrong:
             reasons.append(f"tenant {each.number} has the profile {', '.join(sorted(wrong))}, not {offer.profile}")
         if each.reached == "cuda" and not _parents(each):
-            reasons.append(f"it cannot be told of which GPU tenant {each.number} has a slice")
+            reasons.append(f"unknown which GPU the slice of tenant {each.number} belongs to")
         reasons += _larger_than(each, memory_of_mb(offer.profile))
     return reasons
 
 
 def exclusive_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
-    """One tenant, and no other process on its GPU."""
+    """Exclusive: one tenant, and no other process on its GPU."""
     reasons = [*_same_gpu(seen), *_no_mps(seen)]
     if len(seen) != 1:
         reasons.append(f"{len(seen)} tenants cannot each have the whole device")
@@ -197,15 +197,15 @@ CHECKS: Mapping[str, Callable[[Sequence[Seen], NodeFacts, Offer], list[str]]] = 
 
 
 def _larger_than(tenant: Seen, size_mb: float | None) -> list[str]:
-    """Say whether the driver reports more memory than a slice has."""
+    """Report a driver that shows more memory than the slice has."""
     total_mb = tenant.cuda.get("memory_total_mb")
     if tenant.reached == "cpu" or size_mb is None or (total_mb and total_mb <= CAP_TOLERANCE * size_mb):
         return []
-    return [f"tenant {tenant.number} has no slice of {mib(size_mb)}: the driver reports {mib(total_mb)}"]
+    return [f"tenant {tenant.number} does not have a slice of {mib(size_mb)}: the driver reports {mib(total_mb)}"]
 
 
 def _parents(tenant: Seen) -> tuple[str, ...]:
-    """Return the GPU of a slice: NVML's, or the one that an older name of the slice holds."""
+    """Return the GPU of a slice: from NVML, or from the slice's name in the older format."""
     by_nvml = tuple(str(gpu["uuid"]) for gpu in tenant.devices.get("gpus") or () if gpu.get("uuid"))
     named = tuple(each.removeprefix("MIG-").partition("/")[0] for each in tenant.mig_ids if "GPU-" in each)
     return by_nvml or named

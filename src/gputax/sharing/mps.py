@@ -1,4 +1,4 @@
-"""The caps of MPS as a tenant's own driver shows them; pure."""
+"""Check that a tenant's driver reports the caps of MPS; pure functions."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from gputax.kubernetes.nodes import NodeFacts
 from gputax.sharing.flavours.offer import Offer
 from gputax.sharing.seen import Seen
 
-# A cap is met by what the driver rounds and keeps for itself; twice the cap would be no cap.
+# Allows for the driver's rounding and its own memory; without a cap the value would be far higher.
 CAP_TOLERANCE = 1.1
-# SMs are given in pairs.
+# SMs are assigned in pairs.
 SM_STEP = 2
-# The software device's own size, where nothing is set (native/device).
+# The software device's default memory (native/device).
 SOFTWARE_MEMORY_MB = 1024.0
 
 
 def uncapped(tenant: Seen, node: NodeFacts, offer: Offer) -> list[str]:
-    """Say where no cap of MPS is seen: one of its signs is enough, because a process without MPS has none of them.
+    """Report a tenant without any sign of an MPS cap; one sign is enough, because without MPS there is none.
 
-    A client of MPS is told its part of the SMs, and its memory limit as what is free; the total stays the device's.
+    MPS reports to a client its share of the SMs, and its memory limit as free memory; the total stays the device's.
     """
     if tenant.reached == "cpu":
-        return []  # nobody asked the driver; `reaches_device` says so
+        return []  # the driver was not used; `reaches_device` records that
     cap_mb, whole_sms, cuda = _cap_mb(tenant, node, offer), tenant.whole.get("sm_count"), tenant.cuda
     sms, free_mb, total_mb = (cuda.get(name) for name in ("sm_count", "memory_free_mb", "memory_total_mb"))
     signs = (
@@ -30,9 +30,9 @@ def uncapped(tenant: Seen, node: NodeFacts, offer: Offer) -> list[str]:
     )
     if any(signs):
         return []
-    told = f"the driver reports {sms} of {whole_sms} SMs, {mib(free_mb)} free of {mib(total_mb)}"
+    found = f"the driver reports {sms} of {whole_sms} SMs, {mib(free_mb)} free of {mib(total_mb)}"
     caps = f"{offer.sm_percent:g} % and {mib(cap_mb)}" if offer.sm_percent else mib(cap_mb)
-    return [f"tenant {tenant.number} is not capped by MPS: {told}; its caps are {caps}"]
+    return [f"tenant {tenant.number} is not capped by MPS: {found}; its caps are {caps}"]
 
 
 def _fewer_sms(sms: int | None, whole: int | None, percent: float | None) -> bool:
@@ -42,14 +42,14 @@ def _fewer_sms(sms: int | None, whole: int | None, percent: float | None) -> boo
 
 
 def _less_free(free_mb: float | None, device_free_mb: float | None, cap_mb: float | None) -> bool:
-    """Whether less is free than the cap, though the device has more: else it is memory that lacks, and no cap."""
+    """Whether free memory is below the cap although the device has more; otherwise the memory is just in use."""
     if free_mb is None or not device_free_mb or not cap_mb:
         return False
     return free_mb <= CAP_TOLERANCE * cap_mb and device_free_mb > CAP_TOLERANCE * free_mb
 
 
 def _cap_mb(tenant: Seen, node: NodeFacts, offer: Offer) -> float | None:
-    """Return the cap that the tenant must see: the offer's, or the device's part where only its size is known."""
+    """Return the tenant's cap: the offer's, or an equal share of the device's memory if only that is known."""
     if offer.memory_mb:
         return offer.memory_mb
     whole = node.memory_mb or tenant.whole.get("memory_total_mb")
@@ -59,5 +59,5 @@ def _cap_mb(tenant: Seen, node: NodeFacts, offer: Offer) -> float | None:
 
 
 def mib(size_mb: float | None) -> str:
-    """Return a size in words."""
+    """Format a size."""
     return "unknown" if size_mb is None else f"{size_mb:.0f} MiB"

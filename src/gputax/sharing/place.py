@@ -1,4 +1,4 @@
-"""The seam of sharing: a place switches a device to a technique, gives each tenant its environment, and goes back."""
+"""The protocol of shared places: switch a device to a technique, provide the tenants' environments, and switch back."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Tenant:
-    """One of N workers that share the device: where it is started, with which setup, and what it may use."""
+    """One of N workers that share the device: its environment, its setup and what it may use."""
 
     environment: Environment
     setup: Setup
     """The experiment's setup with this tenant's threads and wait policy filled in."""
     entitlement: Entitlement
     metrics_address: str = ""
-    """HOST:PORT where Prometheus finds this tenant's metrics; empty where it serves none."""
+    """HOST:PORT of this tenant's Prometheus metrics; empty if it serves none."""
 
 
 @dataclass(frozen=True)
 class Switched:
-    """The device offers the technique now, as the place itself says."""
+    """The place reports that the device now offers the technique."""
 
     seconds: float
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -43,36 +43,36 @@ class SharedPlace(Protocol):
     """`bare` or `k8s`."""
 
     def switch(self, technique: Technique, parts: int, say: Say) -> Switched:
-        """Bring the device to the technique and return when it is really offered; raises PreflightError if it never is.
+        """Switch the device to the technique and return when it is offered; raise PreflightError if it never is.
 
-        Nothing happens where it is there already. `parts` is how many tenants the device must take.
+        Does nothing if it is already offered. `parts` is the number of tenants that the device must take.
         """
         ...
 
     def tenants(self, technique: Technique, count: int, parts: int, setup: Setup) -> list[Tenant]:
-        """Return the tenants; none of them is started yet."""
+        """Return the tenants, not yet started."""
         ...
 
     def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
-        """Return what proves the technique over all tenants, with the effective limits.
+        """Return the evidence for the technique over all tenants, with the effective limits.
 
-        `tenants` are the tenants' own evidences, `described` their workers' descriptions, both taken after the load.
+        `tenants` is the evidence of each tenant, `described` their workers' descriptions, both taken after the load.
         """
         ...
 
     def files(self) -> dict[str, str]:
-        """Return what shall be kept in the result directory: manifests as applied, logs."""
+        """Return the files for the result directory: manifests as applied, logs."""
         ...
 
     def close(self) -> None:
-        """Put the device back to what it was and remove all that was made; may be called twice."""
+        """Restore the device's previous state and delete everything that was created; safe to call twice."""
         ...
 
 
 @runtime_checkable
 class KnowsAhead(Protocol):
-    """A place that can tell at once, before anything is measured, whether a technique can be used."""
+    """A place that knows before any measurement whether a technique can be used."""
 
     def impossible(self, technique: Technique, setup: Setup) -> PreflightError | None:
-        """Return why the technique cannot be used, None where nothing speaks against it."""
+        """Return why the technique cannot be used; None if no reason is known."""
         ...

@@ -1,4 +1,4 @@
-"""One tenant in a pod, as the cluster and its own worker tell of it; pure."""
+"""One tenant in a pod, as reported by the cluster and by its worker; pure."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ Reached = Literal["cuda", "software", "cpu"]
 
 @dataclass(frozen=True)
 class Seen:
-    """One tenant, as the cluster and its own worker tell."""
+    """One tenant, as reported by the cluster and by its worker."""
 
     number: int
     evidence: Evidence
     devices: Mapping[str, Any]
     visible: str
-    """NVIDIA_VISIBLE_DEVICES, as the container has it."""
+    """NVIDIA_VISIBLE_DEVICES in the container."""
 
     @property
     def reached(self) -> Reached:
-        """Which device its work ran on, as far as the driver in its process tells."""
+        """The device on which its work ran, as reported by the driver in its process."""
         if not self.cuda:
             return "cpu"
         return "software" if str(self.cuda.get("name") or "").startswith(SOFTWARE_DEVICE_NAME) else "cuda"
 
     @property
     def gpu_ids(self) -> tuple[str, ...]:
-        """The GPUs that it sees: by NVML, else by what its container was given."""
+        """The GPUs that it sees: from NVML, or else those assigned to its container."""
         by_nvml = tuple(str(gpu["uuid"]) for gpu in self.devices.get("gpus") or () if gpu.get("uuid"))
         given = tuple(part.partition("::")[0] for part in self.visible.split(",") if part.startswith("GPU-"))
         return by_nvml or given or tuple(self.devices.get("nodes") or ())
@@ -54,10 +54,10 @@ class Seen:
 
     @property
     def whole(self) -> Mapping[str, Any]:
-        """The device's own sizes, as NVML tells them."""
+        """The size of the whole device, as reported by NVML."""
         return next(iter(self.devices.get("whole") or ()), {})
 
     @property
     def resources(self) -> Mapping[str, Any]:
-        """What its pod asked for."""
+        """The resource limits of its pod."""
         return self.evidence.fact("limits") or {}

@@ -44,7 +44,7 @@ def test_one_that_does_not_obey_is_ended_all_the_same(scripted: Path, monkeypatc
         ("echo no device >&2; exit 3", "no device"),
         ("echo garbage", "garbage"),
         ("echo '{\"ready\": false}'", "false"),
-        ("exec sleep 60", "it said nothing"),
+        ("exec sleep 60", "no output"),
     ],
 )
 def test_one_that_does_not_start_is_told_by_its_last_words(scripted: Path, script: str, words: str) -> None:

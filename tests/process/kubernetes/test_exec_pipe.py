@@ -16,7 +16,7 @@ def test_without_a_kubeconfig_it_says_so_and_ends(tmp_path: Path) -> None:
         command, env={**os.environ, "KUBECONFIG": str(tmp_path / "none")}, capture_output=True, text=True, timeout=30
     )
     assert done.returncode == EXIT_REFUSED
-    assert "there is no kubeconfig" in done.stderr
+    assert "no kubeconfig found" in done.stderr
 
 
 def test_a_server_that_is_not_there_is_no_traceback(tmp_path: Path) -> None:

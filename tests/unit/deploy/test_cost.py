@@ -122,10 +122,10 @@ def test_every_zone_and_machine_of_the_table_is_consistent() -> None:
 def test_a_table_of_the_users(tmp_path: Path) -> None:
     path = tmp_path / "prices.toml"
     path.write_text("as_of = ")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="malformed price table"):
         load_prices(path)
     path.write_text("as_of = '2027-01-01'")
     with pytest.raises(UsageError, match="sources is missing"):
         load_prices(path)
-    with pytest.raises(UsageError, match="no price table"):
+    with pytest.raises(UsageError, match="cannot read the price table"):
         load_prices(tmp_path / "none.toml")

@@ -112,7 +112,7 @@ def test_a_deletion_under_way_is_awaited_before_the_new_one(deployment: Deployme
 
 
 def test_what_never_comes_ends_with_its_own_question(deployment: Deployment) -> None:
-    with pytest.raises(GputaxError, match="not there after 60 s") as error:
+    with pytest.raises(GputaxError, match="not ready after 60 s") as error:
         execute(deployment, PlayedTools(NOT_FOUND, Finished(0, "PROVISIONING")), thing(limit_s=60))
     assert "cloud describe" in error.value.next_step
 
@@ -134,7 +134,7 @@ def test_destroy_waits_for_what_is_being_made_then_removes_it(deployment: Deploy
 
 def test_what_is_still_there_after_its_removal_is_not_called_destroyed(deployment: Deployment) -> None:
     execute(deployment, PlayedTools(NOT_FOUND, Finished(0, "RUNNING")))
-    with pytest.raises(GputaxError, match="still there"):
+    with pytest.raises(GputaxError, match="still exists"):
         Teardown(thing(), deployment, PlayedTools(Finished(0, "RUNNING")), lambda _: None).destroy()
     assert not deployment.state.destroyed_at
 
@@ -180,7 +180,7 @@ def test_an_image_that_cannot_be_pulled_ends_the_wait() -> None:
         ),
         ("Insufficient regional quota to satisfy request: resource NVIDIA_T4_GPUS", "quota"),
         ("ERROR: This API method requires billing to be enabled. BILLING_DISABLED", "billing"),
-        ("The zone does not have enough resources available to fulfill the request", "no such machine left"),
+        ("The zone does not have enough resources available to fulfill the request", "no capacity for this machine"),
         ("dial tcp: lookup x: Temporary failure in name resolution", "network"),
     ],
 )

@@ -57,7 +57,7 @@ CASES: dict[str, tuple[dict[str, Any], Wanted, str, str]] = {
         "Not permitted: create pods/exec",
         "create rolebinding",
     ),
-    "nodes forbidden": (facts(nodes=None), WANTED, "Nodes may not be listed", "kubectl auth can-i list nodes"),
+    "nodes forbidden": (facts(nodes=None), WANTED, "Not permitted to list nodes", "kubectl auth can-i list nodes"),
     "not ready": (facts(nodes=[node(), node(name="n2", ready=False)]), WANTED, "n2 is not ready", "describe node n2"),
     "cordoned": (facts(nodes=[node(), node(name="n2", cordoned=True)]), WANTED, "cordoned", "kubectl uncordon n2"),
     "taint": (
@@ -66,7 +66,7 @@ CASES: dict[str, tuple[dict[str, Any], Wanted, str, str]] = {
         "taint team=a:NoSchedule",
         "kubectl taint nodes n2 team:NoSchedule-",
     ),
-    "too small": (facts(nodes=[node(cpus=1.9)]), WANTED, "1.9 CPUs", "--cpus 1 --threads 1"),
+    "too small": (facts(nodes=[node(cpus=1.9)]), WANTED, "1.9 allocatable CPUs", "--cpus 1 --threads 1"),
     "no plugin": (
         facts(nodes=[node(gpus=0, gpu_capacity=0, gpu_hint="nvidia.com/gpu.present=true")]),
         WANTED,
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[dict[str, Any], Wanted, str, str]] = {
     "unhealthy": (facts(nodes=[node(gpus=1, gpu_capacity=2)]), WANTED, "1 of 2 GPUs", "kubectl describe node n1"),
     "no gpu": (facts(nodes=[node(gpus=0, gpu_capacity=0)]), WANTED, "No node offers a GPU", ""),
     "too many": (facts(), Wanted(gpus=9), "GPUs", "--gpus 1"),
-    "plugin": (facts(plugins=[BROKEN]), WANTED, "plugin-1 does not run", "describe pod nvidia-device-plugin-1"),
+    "plugin": (facts(plugins=[BROKEN]), WANTED, "plugin-1 is not running", "describe pod nvidia-device-plugin-1"),
     "quota": (
         facts(quotas=[{"name": "q", "left": {"requests.cpu": 1.0}, "hard": {"requests.cpu": "4"}}]),
         WANTED,

@@ -106,7 +106,7 @@ def absent(cause: str, docker: bool = False) -> dict[str, Any]:
 CASES: list[tuple[tuple[dict[str, Any], ...], str, tuple[str, ...], str]] = [
     # Python and the LoadGen wheel
     (({"host": {"python": "3.10.12"}},), "fail", ("Python 3.10.12", "3.11 to 3.13"), OTHER_PYTHON),
-    (({"host": {"python": "3.14.0"}},), "fail", ("Python 3.14.0", "nothing newer than 3.13"), OTHER_PYTHON),
+    (({"host": {"python": "3.14.0"}},), "fail", ("Python 3.14.0", "newer than 3.13"), OTHER_PYTHON),
     (({"host": {"free_threaded": True}},), "fail", ("free-threaded",), OTHER_PYTHON),
     (({"host": {"python_implementation": "PyPy"}},), "fail", ("PyPy",), OTHER_PYTHON),
     ((NO_LOADGEN,), "fail", ("cannot be imported", "No module named"), REINSTALL),
@@ -131,7 +131,7 @@ CASES: list[tuple[tuple[dict[str, Any], ...], str, tuple[str, ...], str]] = [
             "packages": {"onnxruntime": "1.31.1", "onnxruntime-gpu": None}}), "fail",
      ("cannot use the GPU",), "pip uninstall -y onnxruntime && pip install 'gputax[cuda]'"),
     ((GPU, {"onnxruntime": {"cuda_version": "13.0"}}), "fail",
-     ("too old for CUDA 13", "knows CUDA 12.4 at most"),
+     ("too old for CUDA 13", "supports at most CUDA 12.4"),
      "sudo apt-get install -y nvidia-driver-580 && sudo reboot"),
     ((GPU, {"devices": {"gpus": [{**A100, "cuda_driver_version": "11.8"}]}}), "fail", ("too old for CUDA 12",),
      "sudo apt-get install -y nvidia-driver-525 && sudo reboot"),
@@ -151,7 +151,7 @@ CASES: list[tuple[tuple[dict[str, Any], ...], str, tuple[str, ...], str]] = [
     (({"devices": {"nvml": "ok", "cause": None, "why": None, "pci_devices": 1}},), "fail",
      ("1 on the PCI bus", "NVML lists no GPU"), "nvidia-smi"),
     # CPU
-    ((quota(0.5),), "warn", ("quota of 0.5 CPUs", "1 thread used", "Even one thread"),
+    ((quota(0.5),), "warn", ("quota of 0.5 CPUs", "1 thread used", "even a single thread"),
      f"echo max | sudo tee {CGROUP}"),
     ((quota(1),), "warn", ("quota of 1 CPU ", "instead of reading"), f"echo max | sudo tee {CGROUP}"),
     ((quota(2.5, docker=True),), "warn", ("quota of 2.5 CPUs", "2 threads used", "above 2"),
@@ -163,7 +163,7 @@ CASES: list[tuple[tuple[dict[str, Any], ...], str, tuple[str, ...], str]] = [
     (({"host": {"governors": ["powersave", "schedutil"]}},), "warn", ("powersave, schedutil",),
      "sudo cpupower frequency-set --governor performance"),
     # noise, load, memory
-    (({"noise": {"steal_percent": 1.24}},), "warn", ("1.2 % of the CPU time is stolen", "in 1 s"), "vmstat 1 10"),
+    (({"noise": {"steal_percent": 1.24}},), "warn", ("1.2 % of the CPU time is stolen", "for 1 s"), "vmstat 1 10"),
     (({"noise": {"others_percent_of_core": 10.8}},), "warn", ("11 % of a core",),
      TOP_CPU),
     (({"host": {"load_1min": 9.5}},), "warn", ("Load 9.5 on 8 cores",), TOP_CPU),
@@ -216,7 +216,7 @@ def test_a_sound_machine_is_told_what_was_looked_at() -> None:
         ("Load 0.5 on 8 cores", ""),
         ("16.0 GB of memory usable", ""),
         ("20.0 GB free for models", "/home/user/.cache/gputax"),
-        ("Results can be written", "results"),
+        ("The results directory is writable", "results"),
     ]
 
 
@@ -265,7 +265,7 @@ def test_models_need_room(free_mb: float | None, status: str | None) -> None:
     findings = troubles(GOOD, Disk("/cache", free_mb, "results"))
     assert [finding.status for finding in findings] == ([status] if status else [])
     assert all("BERT-Large" in finding.why for finding in findings)
-    assert all(finding.fix_command == "export GPUTAX_MODELS=/path/with/room" for finding in findings)
+    assert all(finding.fix_command == "export GPUTAX_MODELS=/path/with/free/space" for finding in findings)
 
 
 def test_results_that_cannot_be_written_fail_with_a_command_that_a_shell_understands() -> None:

@@ -44,10 +44,10 @@ def test_a_layer_above_keeps_the_facts_below_and_gives_the_answer() -> None:
 @pytest.mark.parametrize(
     ("stored", "active", "why_not"),
     [
-        ({}, None, "nothing proves it"),
-        ({"active": False}, False, "nothing proves it"),
+        ({}, None, "no evidence"),
+        ({"active": False}, False, "no evidence"),
         ({"active": False, "reasons": ["a", "b"]}, False, "a; b"),
-        ({"active": "yes"}, None, "nothing proves it"),
+        ({"active": "yes"}, None, "no evidence"),
     ],
 )
 def test_a_stored_document_is_read_as_it_is(stored: dict[str, Any], active: bool | None, why_not: str) -> None:
@@ -58,4 +58,4 @@ def test_a_stored_document_is_read_as_it_is(stored: dict[str, Any], active: bool
 
 def test_each_tenant_without_proof_is_named_with_every_reason() -> None:
     tenants = [Evidence({"active": True}), Evidence({}), Evidence({"active": False, "reasons": ["a", "b"]})]
-    assert unproven(tenants) == ["tenant 2: nothing proves it", "tenant 3: a", "tenant 3: b"]
+    assert unproven(tenants) == ["tenant 2: no evidence", "tenant 3: a", "tenant 3: b"]

@@ -49,9 +49,9 @@ def test_a_worker_in_its_pod_is_proven() -> None:
     [
         (pod(), described(hostname="laptop"), "host is 'laptop'"),
         (pod(), described(cgroup="/kubepods/pod0000/x"), "not that of pod"),
-        (pod(), described(container_hints={"own_pid_namespace": False}), "in no container"),
+        (pod(), described(container_hints={"own_pid_namespace": False}), "not in a container"),
         (pod(qosClass="Burstable"), described(), "Burstable"),
-        (pod(containerStatuses=[{"restartCount": 2}]), described(), "started 2 times again"),
+        (pod(containerStatuses=[{"restartCount": 2}]), described(), "restarted 2 times"),
     ],
 )
 def test_what_speaks_against_it_is_told(live: dict[str, Any], told: Described, reason: str) -> None:
@@ -96,9 +96,9 @@ def test_a_pod_seen_from_within_knows_itself() -> None:
 
 
 def test_inside_is_for_pods_and_a_tenant_needs_its_proxy() -> None:
-    with pytest.raises(UsageError, match="bare is none"):
+    with pytest.raises(UsageError, match="bare is not one"):
         Inside("bare")
-    with pytest.raises(PreflightError, match="no GPU proxy of its node"):
+    with pytest.raises(PreflightError, match="does not know its node's GPU proxy"):
         Inside("k8s+proxy", environ={}).start()
 
 
@@ -106,4 +106,4 @@ def test_the_evidence_of_a_pod_that_is_no_xen_guest_refuses() -> None:
     environ = {"GPUTAX_POD": "p", "GPUTAX_POD_UID": UID, "GPUTAX_NODE": "n"}
     evidence = Inside("k8s+xen", environ=environ).evidence(described())
     assert (evidence.layer, evidence.active) == ("xen", False)
-    assert evidence.reasons == ("the node is no Xen guest: /sys/hypervisor/type says nothing",)
+    assert evidence.reasons == ("the node is not a Xen guest: /sys/hypervisor/type is missing",)

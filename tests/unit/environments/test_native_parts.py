@@ -48,7 +48,7 @@ def test_a_library_is_named_by_file_or_by_directory(tmp_path: Path) -> None:
     other.touch()
     assert given_library(str(tmp_path)) == library
     assert given_library(str(other)) == other
-    with pytest.raises(UsageError, match="names no library"):
+    with pytest.raises(UsageError, match="no such library"):
         given_library(str(tmp_path / "nothing.so"))
 
 

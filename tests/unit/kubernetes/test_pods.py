@@ -103,7 +103,7 @@ def test_an_interrupt_right_after_the_creation_leaves_nothing(run: RunPods) -> N
 
 def test_a_pod_that_never_gets_ready_is_removed_at_once(run: RunPods, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> None:
-        raise PreflightError("no node takes the pod")
+        raise PreflightError("the pod cannot be scheduled")
 
     monkeypatch.setattr("gputax.kubernetes.watch.PodWatch.wait_ready", never)
     with pytest.raises(PreflightError):

@@ -44,7 +44,7 @@ OOM = pod("Failed", node="n", containers=[{"state": {"terminated": {"reason": "O
         (PULL, "stuck", 'ImagePullBackOff: Back-off pulling image "x"'),
         (OOM, "ended", "OOMKilled, exit code 137"),
         (pod(), "waiting", "waiting for the scheduler"),
-        (pod(node="n"), "waiting", "on n, the container is being made"),
+        (pod(node="n"), "waiting", "on n, creating the container"),
         (pod("Failed", reason="Evicted", message="low on memory"), "ended", "Evicted; low on memory"),
         (
             pod(node="n", containers=[waiting("CreateContainerError", "no such file")]),

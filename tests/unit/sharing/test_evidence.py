@@ -119,9 +119,9 @@ LIES: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
         lambda: judged("time-slicing", [worker(GPU), worker(GPU, gpus=[{"uuid": OTHER_GPU}]), worker(GPU)]),
         "different GPUs",
     ),
-    "no GPU at all": (lambda: judged("time-slicing", [worker("void")] * 3), "cannot be told which GPU tenant 1 has"),
+    "no GPU at all": (lambda: judged("time-slicing", [worker("void")] * 3), "unknown which GPU tenant 1 has"),
     "all GPUs": (lambda: judged("time-slicing", [worker(f"{GPU},{OTHER_GPU}")] * 3), "tenant 1 sees 2 GPUs"),
-    "time-slicing that is MPS": (lambda: judged("time-slicing", [worker(mps=PIPE)] * 3), "were under MPS"),
+    "time-slicing that is MPS": (lambda: judged("time-slicing", [worker(mps=PIPE)] * 3), "used MPS"),
     "time-slicing in exclusive mode": (
         lambda: judged("time-slicing", [worker(gpus=[{"uuid": GPU, "compute_mode": "exclusive-process"}])] * 3),
         "compute mode is exclusive-process",
@@ -132,7 +132,7 @@ LIES: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     ),
     "MPS without a daemon": (
         lambda: judged("mps", [worker(cuda=CAPPED, whole=WHOLE, mps={**PIPE, "control_socket": False})] * 3),
-        "tenant 1 finds no control daemon of MPS in /mps/pipe",
+        "tenant 1 finds no MPS control daemon in /mps/pipe",
     ),
     "MPS without a cap": (
         lambda: judged("mps", [worker(cuda=CUDA, whole=WHOLE, mps=PIPE)] * 3),
@@ -154,7 +154,7 @@ LIES: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
             node=NodeFacts("n", GKE, {}, {"nvidia.com/gpu": "3"}),
             offer=offer_for(NodeFacts("n", GKE, {}, {"nvidia.com/gpu": "3"}), Wish("mps", 3)),
         ),
-        "no cap of MPS in its variables, which GKE sets",
+        "does not have the variables with the MPS caps that GKE sets",
     ),
     "MIG by a whole GPU": (lambda: judged("mig", [worker(GPU)] * 3), "tenant 1 sees 0 MIG slices"),
     "one slice twice": (lambda: judged("mig", slices(1, 1, 2)), "two tenants have the same MIG slice"),
@@ -177,7 +177,7 @@ LIES: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     ),
     "a slice of unknown parent": (
         lambda: judged("mig", [worker(f"MIG-{n}", cuda={**CUDA, "memory_total_mb": 19968}) for n in (1, 2, 3)]),
-        "of which GPU",
+        "unknown which GPU the slice",
     ),
     "exclusive with company": (
         lambda: judged("exclusive", [worker(whole=[{"processes": 3}])]),
@@ -194,7 +194,7 @@ LIES: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     ),
     "a pod without a share": (
         lambda: judged("time-slicing", [worker()] * 2, tenants=[tenant(1), tenant(2, "nvidia.com/gpu")]),
-        "the pods of tenants 2 were given no nvidia.com/gpu.shared",
+        "the pods of tenants 2 did not get nvidia.com/gpu.shared",
     ),
     "a tenant that is not proven itself": (
         lambda: judged("time-slicing", [worker()], tenants=[tenant(1, active=False, reasons=["it is Burstable"])]),
@@ -206,11 +206,11 @@ LIES: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
             [worker(cuda=CAPPED, whole=WHOLE, mps=PIPE)] * 3,
             node=node("mps", **{"nvidia.com/gpu.sharing-strategy": "none"}),
         ),
-        "the node no longer shows it: nvidia.com/gpu.sharing-strategy is none, not mps",
+        "the node no longer offers it: nvidia.com/gpu.sharing-strategy is none, not mps",
     ),
     "strangers on the GPU": (
         lambda: judged("time-slicing", [worker()] * 3, others_with_gpu=["default/training"]),
-        "other pods hold the same GPU: default/training",
+        "other pods use the same GPU: default/training",
     ),
 }
 
@@ -259,7 +259,7 @@ def test_mechanics_without_a_gpu_are_believed_and_labelled(device: dict[str, Any
     shown = judged("mps", [worker(cuda=device, mps=PIPE)] * 3)
     assert shown["active"], shown["reasons"]
     assert shown["reaches_device"] is False
-    assert shown["warning"] == f"the work ran on {where}: this says nothing of a GPU under mps"
+    assert shown["warning"] == f"the work ran on {where}: this says nothing about a GPU under mps"
 
 
 def test_on_the_cpu_a_missing_daemon_is_still_a_lie() -> None:
@@ -293,7 +293,7 @@ def behind_proxy(number: int, **changes: Any) -> Evidence:
         ({"proxy_pod": "another"}, "served by 2 proxies or devices"),
         ({"node": "m"}, "the tenants ran on different nodes: m, n"),
         ({"tenant": 1}, "the proxy counts two tenants as one"),
-        ({"active": False, "reasons": ["the proxy is silent"]}, "tenant 2: the proxy is silent"),
+        ({"active": False, "reasons": ["the proxy does not answer"]}, "tenant 2: the proxy does not answer"),
     ],
 )
 def test_one_proxy_serves_all_tenants(changes: dict[str, Any], words: str) -> None:

@@ -1,1 +1,1 @@
-"""Where a deployment may run; each provider makes a plan."""
+"""Providers: where a deployment can run; each one creates a plan."""

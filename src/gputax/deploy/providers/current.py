@@ -1,4 +1,4 @@
-"""The provider `current`: whatever cluster the kubeconfig names; nothing is created but our own objects."""
+"""The provider `current`: the cluster of the kubeconfig; only our own objects are created."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ UNSCHEDULABLE_S = 30.0
 
 @dataclass(frozen=True)
 class CurrentChoices:
-    """How far we may go in a cluster that is not ours."""
+    """Options for an existing cluster."""
 
     install_device_plugin: bool = True
     usd_per_hour: float = 0.0
-    # Written down at the first deploy, so that no later verb meets another cluster.
+    # Recorded at the first deploy, so that no later command uses another cluster.
     context: str = ""
     server: str = ""
 
 
 def current_plan(choices: CurrentChoices, benchmark: BenchmarkChoices, run_id: str, results: str) -> Plan:
-    """Return the plan: GPUs seen, namespace, Job, run, results."""
+    """Return the plan: GPU nodes, namespace, Job, run, results."""
     name = results.rstrip("/").rsplit("/", 1)[-1]
     gpus = (_gpus(choices),) if benchmark.gpus else ()
     rates = ("pod",) if choices.usd_per_hour else ()
@@ -50,7 +50,9 @@ def current_plan(choices: CurrentChoices, benchmark: BenchmarkChoices, run_id: s
         title=_title(choices),
         steps=(*gpus, *last),
         rates=(rate,) if rates else (),
-        price_note="as given with --price-per-hour" if rates else "your own cluster; --price-per-hour has it counted",
+        price_note="as given with --price-per-hour"
+        if rates
+        else "your own cluster; use --price-per-hour to count its cost",
         notes=tuple(notes),
         context=choices.context,
     )

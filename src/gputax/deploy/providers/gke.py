@@ -1,4 +1,4 @@
-"""The provider `gke`: a cluster with a GPU node pool on Google Kubernetes Engine, as a pure plan of gcloud commands."""
+"""The provider `gke`: a cluster with a GPU node pool on Google Kubernetes Engine, planned as gcloud commands; pure."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from gputax.deploy.prices import Prices
 APIS = ("artifactregistry.googleapis.com", "container.googleapis.com")
 NO_PROJECT = "PROJECT_ID"
 GPU_POOL = "gpu"
-# System pods need a node without a GPU, or the GPU pool could never shrink to zero.
+# System pods need a node without a GPU; otherwise the GPU pool could never scale to zero.
 SYSTEM_MACHINE = "e2-standard-2"
 SYSTEM_DISK_GB = 50
 GPU_DISK_GB = 100
-# GKE: a node that nobody needs goes after 10 minutes (the cluster autoscaler's scale-down-unneeded-time).
+# GKE removes an unneeded node after 10 minutes (the cluster autoscaler's scale-down-unneeded-time).
 LINGER_S = 600.0
-# From a pending pod to a GPU node with its driver: 3 to 6 minutes as GKE's documentation and users tell.
+# From a pending pod to a GPU node with its driver: 3 to 6 minutes according to GKE's documentation and users.
 NODE_START_S = 300.0
 PENDING_LIMIT_S = 1200.0
-# The autoscaler looks every 10 seconds and tells by an event whether it will add a node.
+# The autoscaler checks every 10 seconds and reports by an event whether it will add a node.
 UNSCHEDULABLE_S = 120.0
 
 
 @dataclass(frozen=True)
 class GkeChoices:
-    """Where the cluster stands and what it is made of."""
+    """The cluster's location and machines."""
 
     project: str = NO_PROJECT
     zone: str = "us-central1-a"
@@ -46,7 +46,7 @@ class GkeChoices:
 
 
 def registry(choices: GkeChoices) -> str:
-    """Return the host of the project's own Artifact Registry."""
+    """Return the host of the project's Artifact Registry."""
     return f"{choices.region}-docker.pkg.dev"
 
 
@@ -58,7 +58,7 @@ def default_image(choices: GkeChoices, version: str) -> str:
 def gke_plan(
     choices: GkeChoices, benchmark: BenchmarkChoices, run_id: str, results: str, prices: Prices, *, build: bool
 ) -> Plan:
-    """Return the whole plan: images first, because they cost nothing while they are built; machines last."""
+    """Return the whole plan: images first, because building them costs nothing; machines last."""
     kubeconfig = f"{results}/deployment/kubeconfig"
     name = results.rstrip("/").rsplit("/", 1)[-1]
     last = benchmark_steps(
@@ -99,21 +99,19 @@ def gke_plan(
 
 def _notes(choices: GkeChoices, prices: Prices, kubeconfig: str) -> tuple[str, ...]:
     notes = [
-        f"Your own kubeconfig stays as it is: this cluster's goes to {kubeconfig}.",
-        "The GPU node comes when the Job needs it and goes 10 minutes after its end: the pool scales from 0 to "
+        f"Your own kubeconfig is not changed; the credentials of this cluster are in {kubeconfig}.",
+        "The GPU node is added when the Job needs it and removed 10 minutes after it ends: the pool scales from 0 to "
         f"{choices.max_nodes}.",
     ]
     if choices.spot:
-        notes.append(
-            "A Spot node may be taken away at any moment: the Job fails then, and the same command repeats it."
-        )
+        notes.append("A Spot node can be preempted at any time: the Job then fails; run the same command to repeat it.")
     if prices.region_note(choices.region):
         notes.append(prices.region_note(choices.region))
     return tuple(notes)
 
 
 def _gcloud(choices: GkeChoices, text: str, *words: str) -> Command:
-    """Every gcloud call names its project; no value has a blank in it (checked when it is given)."""
+    """Return a gcloud command with the project; no value contains spaces (checked on input)."""
     return Command(("gcloud", *text.split(), *words, f"--project={choices.project}"))
 
 
@@ -124,7 +122,7 @@ def _apis(choices: GkeChoices) -> Step:
         RunCommands((_gcloud(choices, "services enable", *APIS),)),
         Answer(_gcloud(choices, "services list --enabled --format=value(config.name)"), APIS),
         expected_s=30,
-        note="stay enabled: other things of the project may need them",
+        note="they stay enabled: other parts of the project may need them",
     )
 
 
@@ -147,7 +145,7 @@ def _image_steps(choices: GkeChoices, image: str) -> tuple[Step, ...]:
             RunCommands((Command(tuple(build.split())),)),
             None,
             expected_s=240,
-            note="the local image stays",
+            note="the local image is kept",
         ),
         Step(
             "push",
@@ -220,7 +218,7 @@ def _credentials(choices: GkeChoices, kubeconfig: str) -> Step:
 
 
 def _cloud_log(choices: GkeChoices, benchmark: BenchmarkChoices, name: str) -> Command:
-    """Cloud Logging keeps a pod's log for 30 days, also when its node is gone."""
+    """Return the command that reads a pod's log from Cloud Logging, which keeps it for 30 days without its node."""
     wanted = (
         'resource.type="k8s_container" '
         f'resource.labels.cluster_name="{choices.cluster}" '

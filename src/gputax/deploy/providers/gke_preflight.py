@@ -1,4 +1,4 @@
-"""What `gke` needs before anything is planned for real: programs, a login, a project, and room in its quota."""
+"""Checks before a `gke` deployment: programs, login, project and quota."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 def check_names(choices: GkeChoices) -> None:
-    """Refuse names that Google would refuse, before a command is built from them."""
+    """Reject invalid names before a command is built from them."""
     if not _PROJECT.fullmatch(choices.project) and choices.project != GkeChoices.project:
-        raise UsageError(f"{choices.project!r} is no project id", next_step="gcloud projects list")
+        raise UsageError(f"{choices.project!r} is not a project id", next_step="gcloud projects list")
     for option, name in (("--cluster", choices.cluster), ("--repository", choices.repository)):
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"{option} {name!r}: small letters, digits and dashes, at most 40, beginning with a letter"
+                f"{option} {name!r}: use lowercase letters, digits and dashes, at most 40, starting with a letter"
             )
 
 
 def find_project(given: str, environ: Mapping[str, str], tools: Tools | None) -> str:
-    """Return the project: as given, from the environment, or gcloud's own setting; None is built in."""
+    """Return the project: as given, from the environment, or from gcloud's configuration; there is no default."""
     named = given or environ.get("CLOUDSDK_CORE_PROJECT", "") or environ.get("GOOGLE_CLOUD_PROJECT", "")
     if named or tools is None:
         return named
@@ -39,7 +39,7 @@ def find_project(given: str, environ: Mapping[str, str], tools: Tools | None) ->
     found = tools.ask(Command(("gcloud", "config", "get-value", "project")))
     if found.exit_code != 0 or not found.output or found.output == "(unset)":
         raise PreflightError(
-            "no Google Cloud project is chosen",
+            "no Google Cloud project is set",
             where="gcloud config",
             next_step="gputax deploy gke --project PROJECT_ID, or gcloud config set project PROJECT_ID",
         )
@@ -47,7 +47,7 @@ def find_project(given: str, environ: Mapping[str, str], tools: Tools | None) ->
 
 
 def check_account(choices: GkeChoices, tools: Tools) -> None:
-    """Refuse to begin without a login or without the project."""
+    """Raise if there is no login or the project cannot be used."""
     require_program("gcloud")
     account = tools.ask(Command(("gcloud", "auth", "list", "--filter=status:ACTIVE", "--format=value(account)")))
     if account.exit_code != 0 or not account.output:
@@ -57,25 +57,25 @@ def check_account(choices: GkeChoices, tools: Tools) -> None:
         raise PreflightError(
             f"the project {choices.project} cannot be used: {last_words(project.output)}",
             where="gcloud projects describe",
-            next_step="gcloud projects list shows yours; give one with --project",
+            next_step="list your projects with gcloud projects list, and select one with --project",
         )
 
 
 def check_programs(choices: GkeChoices, build: bool, source: Path) -> None:
-    """Refuse to begin without the programs and files that later steps call."""
+    """Raise if programs or files of later steps are missing."""
     require_program("gke-gcloud-auth-plugin")
     if build:
         require_program(choices.builder)
         if not (source / "docker/Dockerfile").is_file():
             raise PreflightError(
-                "the image is built from docker/Dockerfile, which is not here",
+                "docker/Dockerfile, from which the image is built, is not here",
                 where=str(source.resolve()),
-                next_step="run it in a clone of gputax, or give a finished image with --image REFERENCE",
+                next_step="run it in a clone of gputax, or use an existing image with --image REFERENCE",
             )
 
 
 def check_quota(choices: GkeChoices, prices: Prices, tools: Tools) -> None:
-    """Refuse to begin where the region's GPU quota is full; what cannot be asked is left to the cloud."""
+    """Raise if the region's GPU quota is exhausted; skipped if the quota cannot be read."""
     words = ("compute", "regions", "describe", choices.region, "--format=json(quotas)", f"--project={choices.project}")
     found = tools.ask(Command(("gcloud", *words)))
     if found.exit_code != 0:
@@ -87,9 +87,9 @@ def check_quota(choices: GkeChoices, prices: Prices, tools: Tools) -> None:
         return
     free = quotas.get(metric)
     if free is not None and free < choices.accelerator_count:
-        other = "--spot has a quota of its own, " if not choices.spot else ""
+        other = "use --spot, which has its own quota, " if not choices.spot else ""
         raise PreflightError(
-            f"the quota {metric} of {choices.region} has {free:g} left, {choices.accelerator_count} is needed",
+            f"the quota {metric} of {choices.region} has {free:g} left, but {choices.accelerator_count} is needed",
             where=f"project {choices.project}",
-            next_step=f"{other}another --zone, or ask for more: console.cloud.google.com/iam-admin/quotas",
+            next_step=f"{other}use another --zone, or request more: console.cloud.google.com/iam-admin/quotas",
         )

@@ -1,4 +1,4 @@
-"""The providers by name, and how recorded choices become a plan again."""
+"""The registry of providers, and how to rebuild a plan from recorded choices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROVIDERS: dict[str, str] = {
 
 
 def plan_of(provider: str, choices: Mapping[str, Any], run_id: str, results: Path) -> Plan:
-    """Build the plan from the choices alone; the same choices give the same plan."""
+    """Build the plan from the choices; the same choices give the same plan."""
     benchmark = BenchmarkChoices(**choices["benchmark"])
     if provider == "current":
         return current_plan(CurrentChoices(**choices["current"]), benchmark, run_id, str(results))
@@ -34,7 +34,7 @@ def plan_of(provider: str, choices: Mapping[str, Any], run_id: str, results: Pat
 
 
 def tools_for(plan: Plan, state: State) -> RealTools:
-    """Return the tools that reach this deployment's own cluster, and no other."""
+    """Return tools that are connected to this deployment's cluster only."""
     place = state.choices.get("current") or {}
     namespace = str(state.choices["benchmark"]["namespace"])
     return RealTools(plan.kubeconfig, str(place.get("context", "")), namespace, str(place.get("server", "")))

@@ -1,1 +1,1 @@
-"""The GPU proxy as a layer: its server, its evidence, the environments with it."""
+"""The GPU proxy as a layer: its server, its evidence and the environments that use it."""

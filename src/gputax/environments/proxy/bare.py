@@ -1,4 +1,4 @@
-"""`bare+proxy`: the worker is a process of this machine whose driver is libvgpu; a GPU proxy alone owns the device."""
+"""`bare+proxy`: a local worker whose driver is libvgpu; only the GPU proxy uses the device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gputax.plan.environment import PROXY
 
 
 class BareProxy:
-    """Starts a proxy and a worker behind it; both end together."""
+    """Starts a proxy and a worker that uses it; both end together."""
 
     name = "bare+proxy"
 
@@ -38,12 +38,12 @@ class BareProxy:
         self.note = ""
 
     def start(self) -> ChildProcess:
-        """Start a proxy, unless one is named, and a worker that finds libvgpu as its driver."""
+        """Start a proxy, unless a running one is given, and a worker that loads libvgpu as its driver."""
         return start_local_worker(self.surroundings())
 
     @contextmanager
     def surroundings(self) -> Iterator[dict[str, str]]:
-        """Give the variables under which any program of this machine runs behind the proxy."""
+        """Yield the environment variables with which a local program uses the proxy."""
         libvgpu = native_part(LIBVGPU).resolve()
         with ExitStack() as stack:
             address = running_proxy(os.environ)
@@ -55,7 +55,7 @@ class BareProxy:
                 address = stack.enter_context(own_proxy(options, os.environ))
             elif self._driver.libcuda:
                 raise UsageError(
-                    f"--libcuda is the backend of a proxy of our own, but {SOCKET_VARIABLE} names one that runs",
+                    f"--libcuda sets the backend of a new proxy, but {SOCKET_VARIABLE} selects a running one",
                     next_step=f"unset {SOCKET_VARIABLE}, or start that proxy with --backend",
                 )
             self._address = address
@@ -64,7 +64,7 @@ class BareProxy:
             yield {**variables, SOCKET_VARIABLE: str(address.socket)}
 
     def evidence(self, described: Described) -> Evidence:
-        """Hold the worker's own account of its driver against the proxy's."""
+        """Compare the worker's report on its driver with the proxy's status."""
         if self._address is None:
             return Evidence.of(PROXY, ["no proxy was started"])
         try:

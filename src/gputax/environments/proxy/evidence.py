@@ -1,4 +1,4 @@
-"""What proves that a worker's calls went through the GPU proxy and nowhere else; pure."""
+"""Evidence that all of a worker's driver calls went through the GPU proxy; pure functions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ MOST_SHOWN = 3
 
 @dataclass(frozen=True)
 class Intended:
-    """What the environment set up; an empty part was left to a proxy that ran already."""
+    """What the environment set up; empty values are decided by a proxy that was already running."""
 
     libvgpu: str
     transport: str
     backend: str = ""
     same_pid_namespace: bool = True
-    """Whether worker and proxy number processes alike; two pods do not."""
+    """Whether worker and proxy share a process namespace; two pods do not."""
 
 
 def proxy_evidence(driver: Mapping[str, Any], status: Mapping[str, Any], intended: Intended) -> Evidence:
-    """Hold what the worker tells against what the proxy tells; `active` only if nothing speaks against it."""
+    """Compare the worker's report with the proxy's status; `active` only if they agree."""
     vgpu = driver.get("vgpu") or {}
     tenant = tenant_of(status, vgpu.get("tenant"))
     worker_calls, proxy_calls = _counts(vgpu.get("calls")), _counts((tenant or {}).get("calls"))
@@ -52,7 +52,7 @@ def proxy_evidence(driver: Mapping[str, Any], status: Mapping[str, Any], intende
 
 
 def tenant_of(status: Mapping[str, Any], number: Any) -> Mapping[str, Any] | None:
-    """Return the proxy's own record of a tenant, alive or ended."""
+    """Return the proxy's record of a tenant, running or ended."""
     for tenant in (*(status.get("tenants") or ()), *(status.get("ended_tenants") or ())):
         if number is not None and tenant.get("id") == number:
             return dict(tenant)
@@ -64,12 +64,12 @@ def _way(driver: Mapping[str, Any], vgpu: Mapping[str, Any], intended: Intended)
     if driver.get("library") != intended.libvgpu:
         reasons.append(f"the worker loaded {driver.get('library') or 'no driver'}, not libvgpu ({intended.libvgpu})")
     if not vgpu:
-        reasons.append("the worker's driver tells of no connection to a proxy")
+        reasons.append("the worker's driver reports no connection to a proxy")
     nodes = driver.get("device_nodes") or ()
     if nodes:
-        reasons.append(f"the worker itself has opened {', '.join(nodes)}")
+        reasons.append(f"the worker itself opened {', '.join(nodes)}")
     if vgpu and vgpu.get("transport") != intended.transport:
-        reasons.append(f"the transport is {vgpu.get('transport')}, asked for was {intended.transport}")
+        reasons.append(f"the transport is {vgpu.get('transport')}, not {intended.transport}")
     return reasons
 
 
@@ -79,9 +79,9 @@ def _tenant(
     if not vgpu:
         return []
     if tenant is None:
-        return [f"the proxy knows no tenant {vgpu.get('tenant')}"]
+        return [f"the proxy has no tenant {vgpu.get('tenant')}"]
     if intended.same_pid_namespace and tenant.get("pid") != driver.get("pid"):
-        return [f"the proxy's tenant is process {tenant.get('pid')}, the worker is {driver.get('pid')}"]
+        return [f"the proxy's tenant is process {tenant.get('pid')}, but the worker is {driver.get('pid')}"]
     return []
 
 
@@ -90,19 +90,19 @@ def _calls(worker: Mapping[str, int], proxy: Mapping[str, int]) -> list[str]:
         return ["no call went through the proxy"]
     unequal = [name for name in sorted({*worker, *proxy}) if worker.get(name, 0) != proxy.get(name, 0)]
     shown = [f"{name}: {worker.get(name, 0)} made, {proxy.get(name, 0)} counted" for name in unequal[:MOST_SHOWN]]
-    return [f"the proxy's counters are not the calls that the worker made ({'; '.join(shown)})"] if unequal else []
+    return [f"the proxy's counters differ from the worker's calls ({'; '.join(shown)})"] if unequal else []
 
 
 def _backend(vgpu: Mapping[str, Any], status: Mapping[str, Any], intended: Intended) -> list[str]:
     reasons = []
     if intended.backend and status.get("backend") != intended.backend:
-        reasons.append(f"the proxy's backend is {status.get('backend')}, asked for was {intended.backend}")
+        reasons.append(f"the proxy's backend is {status.get('backend')}, not {intended.backend}")
     for name in ("backend", "device"):
         if vgpu and vgpu.get(name) != status.get(name):
-            reasons.append(f"the worker was told the {name} {vgpu.get(name)!r}, the proxy has {status.get(name)!r}")
+            reasons.append(f"the worker reports {name} {vgpu.get(name)!r}, the proxy {status.get(name)!r}")
     return reasons
 
 
 def _counts(calls: Any) -> dict[str, int]:
-    """Return the counters that are not zero: which names are listed is each side's own choice."""
+    """Return the non-zero counters: the two sides may list different names."""
     return {str(name): int(count) for name, count in calls.items() if count} if isinstance(calls, Mapping) else {}

@@ -1,4 +1,4 @@
-"""`k8s+proxy`: a pod without a device whose driver is libvgpu; a proxy pod on the same node owns the GPU."""
+"""`k8s+proxy`: a pod without a device whose driver is libvgpu; a proxy pod on the same node has the GPU."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from gputax.plan.environment import PROXY
 
 
 class KubernetesProxy(Kubernetes):
-    """Uses the proxy of the node's DaemonSet; where there is none, it runs a proxy pod of its own."""
+    """Uses the proxy of the node's DaemonSet, or starts its own proxy pod if there is none."""
 
     _proxy_pod = ""
     _node = ""
 
     def start(self) -> ChildProcess:
-        """See that a proxy serves, and start a worker on its node."""
+        """Make sure that a proxy is ready, and start a worker on its node."""
         if self._driver.libcuda:
             raise UsageError(
-                "--libcuda is a file of this machine, which a pod does not see",
+                "--libcuda is a local file, which is not visible in a pod",
                 next_step="use --device software or cuda",
             )
         self._proxy_pod, self._node = self._serving()
@@ -41,28 +41,28 @@ class KubernetesProxy(Kubernetes):
         return replace(super().plan(), node=self._node or self._options.node, tenant_of_proxy=True)
 
     def evidence(self, described: Described) -> Evidence:
-        """Hold the worker's own account of its driver against the proxy's, and both against the pods."""
+        """Compare the worker's report on its driver with the proxy's status, and both with the pods."""
         place = super().evidence(described)
         reasons = list(place.reasons)
         if described.device_nodes:
-            reasons.append(f"the tenant's pod has device nodes of its own: {', '.join(described.device_nodes)}")
+            reasons.append(f"the tenant's pod has its own device nodes: {', '.join(described.device_nodes)}")
         if described.driver is None:
-            return place.below(PROXY, [*reasons, "the driver was not asked yet"])
+            return place.below(PROXY, [*reasons, "the worker was not asked about its driver"])
         try:
             answer = self._pods.cluster.run_in_pod(self._proxy_pod, STATUS)
             status = json.loads(answer)
         except (GputaxError, ValueError) as error:
-            return place.below(PROXY, [*reasons, f"the proxy is silent: {error}"])
+            return place.below(PROXY, [*reasons, f"the proxy does not answer: {error}"])
         intended = Intended(f"{LIBVGPU_DIRECTORY}/libcuda.so.1", DEFAULT_TRANSPORT, same_pid_namespace=False)
-        told = proxy_evidence(described.driver, status, intended)
-        facts = {**told.facts, "proxy_pod": self._proxy_pod}
-        return place.below(PROXY, [*reasons, *told.reasons], facts, list_reasons=True)
+        proxied = proxy_evidence(described.driver, status, intended)
+        facts = {**proxied.facts, "proxy_pod": self._proxy_pod}
+        return place.below(PROXY, [*reasons, *proxied.reasons], facts, list_reasons=True)
 
     def _variables(self) -> dict[str, str]:
         return {**NATIVE_VARIABLES, **proxy_variables()}
 
     def _serving(self) -> tuple[str, str]:
-        """Return the pod and the node of a proxy that serves."""
+        """Return the pod and the node of a proxy that is ready."""
         cluster = self._pods.cluster
         for found in cluster.list("Pod", labels={"app.kubernetes.io/name": APP, ROLE_LABEL: "proxy"}):
             state = state_of(found)

@@ -1,4 +1,4 @@
-"""The GPU proxy as a process: start it, ask for its status, end it; or use one that runs already."""
+"""The GPU proxy process: start it, read its status, stop it; or use one that is already running."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_STATUS_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ProxyOptions:
-    """What the proxy is started with; 0 and "" leave its own default."""
+    """The proxy's command-line options; 0 and "" keep its defaults."""
 
     backend: Path
     memory_mb: int = 0
@@ -62,13 +62,13 @@ class ProxyOptions:
 
 @dataclass(frozen=True)
 class ProxyAddress:
-    """A proxy that answers at a socket."""
+    """A proxy that listens on a socket."""
 
     socket: Path
 
     @property
     def status_socket(self) -> Path:
-        """Where its status can be read."""
+        """The socket that serves its status."""
         return self.socket.with_name(self.socket.name + ".status")
 
     def status(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class ProxyAddress:
         except (OSError, ValueError) as error:
             raise self._silent(error) from error
         if not isinstance(document, dict):
-            raise self._silent(ValueError("no JSON object"))
+            raise self._silent(ValueError("not a JSON object"))
         return document
 
     def prometheus(self) -> str:
@@ -91,14 +91,14 @@ class ProxyAddress:
 
     def _silent(self, error: Exception) -> PreflightError:
         return PreflightError(
-            f"no GPU proxy answers here: {error}",
+            f"no GPU proxy answers: {error}",
             where=str(self.status_socket),
-            next_step="gputax proxy start, or name its socket with --socket",
+            next_step="start one with `gputax proxy start`, or give its socket with --socket",
         )
 
 
 def _exchange(path: Path, request: bytes) -> bytes:
-    """Send one line and read to the end."""
+    """Send one request and read the whole reply."""
     parts: list[bytes] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(STATUS_TIMEOUT_S)
@@ -111,10 +111,10 @@ def _exchange(path: Path, request: bytes) -> bytes:
 
 @contextmanager
 def own_proxy(options: ProxyOptions, environ: Mapping[str, str]) -> Iterator[ProxyAddress]:
-    """Run a proxy of our own, in a directory that only we can enter; nothing of it is left afterwards."""
+    """Run a new proxy in a private directory; nothing is left afterwards."""
     with own_directory("proxy", _place_for_sockets()) as directory:
         address = ProxyAddress(directory / "s")
-        # The coordinator may be killed; a proxy that nobody can end any more would hold the device.
+        # The coordinator may be killed, and an orphaned proxy would keep the device.
         process = ChildProcess(options.words(address.socket), dict(environ), ends_with_parent=True)
         try:
             wait_until_ready(process)
@@ -124,14 +124,14 @@ def own_proxy(options: ProxyOptions, environ: Mapping[str, str]) -> Iterator[Pro
 
 
 def _place_for_sockets() -> Path:
-    """Return TMPDIR, or /tmp where the names of sockets below TMPDIR were too long for the kernel (107 bytes)."""
+    """Return TMPDIR, or /tmp if a socket path below TMPDIR would be too long for the kernel (107 bytes)."""
     place = Path(tempfile.gettempdir())
     longest = place / "gputax-proxy-12345678/s.status"
     return place if len(os.fsencode(longest)) <= LONGEST_SOCKET_NAME else Path("/tmp")
 
 
 def wait_until_ready(process: ChildProcess) -> dict[str, Any]:
-    """Read the one line that a proxy prints when it serves; it dies or is silent: say so with its last words."""
+    """Read the line that a proxy prints when it is ready; if it exits or times out, raise with its stderr."""
     assert process.stdout is not None
     deadline = time.monotonic() + READY_TIMEOUT_S
     line = b""
@@ -145,7 +145,7 @@ def wait_until_ready(process: ChildProcess) -> dict[str, Any]:
 
 
 def read_ready(line: bytes) -> dict[str, Any]:
-    """Check the line that says that the proxy serves."""
+    """Check the line that reports that the proxy is ready."""
     try:
         ready = json.loads(line)
     except ValueError as error:
@@ -156,9 +156,9 @@ def read_ready(line: bytes) -> dict[str, Any]:
 
 
 def not_ready(words: str) -> PreflightError:
-    """Return the error for a proxy that does not serve."""
+    """Return the error for a proxy that did not start."""
     return PreflightError(
-        f"the GPU proxy did not start: {words.strip() or 'it said nothing'}",
+        f"the GPU proxy did not start: {words.strip() or 'no output'}",
         where="gputax-proxy",
         next_step="check the backend: `gputax proxy start --backend PATH --foreground` shows more",
     )
@@ -173,7 +173,7 @@ def _last_words(process: ChildProcess) -> str:
 
 
 def end_proxy(process: ChildProcess) -> None:
-    """End it in order, or at once if it does not obey, and give back its pipes."""
+    """Stop it with SIGTERM, kill it if it does not exit in time, and close its pipes."""
     _end_process(process)
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
@@ -191,7 +191,7 @@ def _end_process(process: ChildProcess) -> None:
 
 
 def running_proxy(environ: Mapping[str, str]) -> ProxyAddress | None:
-    """Return the proxy that the variable names; one that does not answer is an error, not a reason for another."""
+    """Return the proxy selected by the variable; if it does not answer, fail instead of starting another."""
     given = environ.get(SOCKET_VARIABLE)
     if not given:
         return None
@@ -201,7 +201,7 @@ def running_proxy(environ: Mapping[str, str]) -> ProxyAddress | None:
 
 
 def spin_of(environ: Mapping[str, str]) -> str:
-    """Return how a proxy of our own and its tenants shall wait."""
+    """Return the wait policy of a new proxy and its tenants."""
     given = environ.get(SPIN_VARIABLE) or SPIN[0]
     if given not in SPIN:
         raise unknown_name(f"value of {SPIN_VARIABLE}", given, SPIN)
@@ -209,5 +209,5 @@ def spin_of(environ: Mapping[str, str]) -> str:
 
 
 def transport_of(environ: Mapping[str, str]) -> str:
-    """Return how a program under these variables talks to the proxy."""
+    """Return the transport that a program with these variables uses to reach the proxy."""
     return environ.get(TRANSPORT_VARIABLE) or DEFAULT_TRANSPORT

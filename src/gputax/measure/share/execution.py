@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gputax.environments.connection import LAST_OUTPUT
 from gputax.errors import CellError, GputaxError, PreflightError, UsageError
 from gputax.measure.experiment import Experiment
 from gputax.measure.left_out import LeftOut
@@ -28,8 +29,6 @@ from gputax.results.kinds import SHARING
 from gputax.results.reading import read_json
 from gputax.results.store import now_text
 from gputax.sharing.place import SharedPlace, Switched
-
-LAST_WORDS = "its last words"
 
 
 @dataclass(frozen=True)
@@ -171,8 +170,8 @@ class ShareRun:
 
 def _next_step(error: GputaxError) -> str:
     """Return what to do about a failed cell; a killed worker leaves at most its last output."""
-    if error.next_step and not error.next_step.startswith(LAST_WORDS):
+    if error.next_step and not error.next_step.startswith(LAST_OUTPUT):
         return error.next_step
     fewer = "; if memory is short, use fewer --tenants" if "out of memory" in error.what else ""
-    words = f"; {error.next_step}" if error.next_step.removeprefix(LAST_WORDS).strip(": ") not in ("", "none") else ""
+    words = f"; {error.next_step}" if error.next_step.removeprefix(LAST_OUTPUT).strip(": ") not in ("", "none") else ""
     return f"the same command retries the failed cells{fewer}{words}"

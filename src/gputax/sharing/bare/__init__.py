@@ -1,1 +1,1 @@
-"""Tenants on this machine: CPU stand-ins and the GPU proxy."""
+"""Local tenants: CPU stand-ins and the GPU proxy."""

@@ -1,4 +1,4 @@
-"""Control groups with a CPU quota, one for each tenant: cgroup v1 and v2; nothing of them is left."""
+"""Control groups with a CPU quota, one per tenant, for cgroup v1 and v2; removed afterwards."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from gputax.worker.probes.cpu_allowance import level_quota
 from gputax.worker.probes.files import read_fields, read_text
 
 PREFIX = "gputax-share-"
-# The kernel's default of 100 ms shows a quota as stalls of up to 100 ms, a tenth of it as a slower CPU.
-# Periods may be 1 ms to 1 s, quotas from 1 ms on.
+# With the kernel's default of 100 ms a quota causes stalls of up to 100 ms; with a tenth of it, a slower CPU.
+# The kernel accepts periods of 1 ms to 1 s, and quotas of at least 1 ms.
 PERIOD_US = 10_000
 LEAST_QUOTA_US = 1_000
 LONGEST_PERIOD_US = 1_000_000
-# Of one ordinary process, in the units of each version, and the most that the kernel takes.
+# The weight of one ordinary process in each version's units, and the kernel's maximum.
 WEIGHT, MOST_WEIGHT = {1: 1024, 2: 100}, {1: 262_144, 2: 10_000}
 WEIGHT_FILE = {1: "cpu.shares", 2: "cpu.weight"}
-# A group can be removed when the kernel has forgotten its last process, some milliseconds after that was waited for.
+# A group can be removed only some milliseconds after its last process was waited for.
 REMOVE_TRIES, REMOVE_PAUSE_S = 100, 0.02
 
 
 @dataclass(frozen=True)
 class Quota:
-    """How much CPU time a group may use in each period."""
+    """The CPU time that a group may use in each period."""
 
     quota_us: int
     period_us: int
 
     @property
     def cpus(self) -> float:
-        """The same in CPUs."""
+        """The quota in CPUs."""
         return self.quota_us / self.period_us
 
 
 def quota_of(cpus: float) -> Quota:
-    """Return the quota of so many CPUs, in the shortest period that the kernel takes for it."""
+    """Return the quota for this number of CPUs, with the shortest period that the kernel accepts."""
     period_us = PERIOD_US
     while cpus * period_us < LEAST_QUOTA_US and period_us < LONGEST_PERIOD_US:
         period_us *= 10
@@ -52,7 +52,7 @@ def quota_of(cpus: float) -> Quota:
 
 @dataclass(frozen=True)
 class Throttling:
-    """What the kernel counted for a group since it was made."""
+    """The kernel's counters of a group since its creation."""
 
     periods: int
     throttled: int
@@ -65,7 +65,7 @@ class QuotaGroup:
         self.path, self.quota = path, quota
 
     def add(self, pid: int) -> None:
-        """Put a process with all its threads into the group."""
+        """Move a process with all its threads into the group."""
         _write(self.path / "cgroup.procs", str(pid))
 
     def members(self) -> set[int]:
@@ -73,18 +73,18 @@ class QuotaGroup:
         return {int(word) for word in (read_text(self.path / "cgroup.procs") or "").split()}
 
     def effective_cpus(self) -> float | None:
-        """Return the quota that the kernel says is in force."""
+        """Return the quota that the kernel reports."""
         found = level_quota(self.path)
         return found[0] if found else None
 
     def throttling(self) -> Throttling:
-        """Return how often the quota was used up."""
+        """Return how often the quota was exhausted."""
         fields = read_fields(self.path / "cpu.stat")
         return Throttling(int(fields.get("nr_periods") or 0), int(fields.get("nr_throttled") or 0))
 
 
 class QuotaGroups:
-    """A directory of ours with one group for each tenant; a lock tells the next run that its maker is alive."""
+    """A directory with one group per tenant; its lock shows other runs that its owner is alive."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         hierarchy = _cpu_hierarchy(root)
@@ -99,7 +99,7 @@ class QuotaGroups:
             if self.version == 2:
                 _write(self.path / "cgroup.subtree_control", "+cpu")
             self.weigh(1)
-            # What is refused here would be refused in the middle of a measurement.
+            # Fail here rather than in the middle of a measurement.
             self.group("probe", quota_of(0.1))
             _remove(self.path / "probe")
         except OSError as error:
@@ -107,34 +107,34 @@ class QuotaGroups:
             raise _refused(self.path, error) from error
 
     def weigh(self, tenants: int) -> None:
-        """Let each of so many tenants weigh what an ordinary process does, as tenants without a group do.
+        """Give each of these tenants the weight of an ordinary process, as tenants without a group have.
 
-        All groups of a directory together count as one process to the scheduler, unless the directory weighs more:
-        beside other load 7 tenants got 0.4 CPUs of the 2 that they were entitled to (measured).
+        The scheduler counts all groups of a directory together as one process, unless the directory has more weight:
+        with other load, 7 tenants got 0.4 CPUs of the 2 that they were entitled to (measured).
         """
         weight = min(WEIGHT[self.version] * tenants, MOST_WEIGHT[self.version])
         _write(self.path / WEIGHT_FILE[self.version], str(weight))
 
     def weight(self) -> int | None:
-        """Return the weight of all groups together that the kernel says is in force."""
+        """Return the total weight of all groups that the kernel reports."""
         text = read_text(self.path / WEIGHT_FILE[self.version])
         return int(text) if text and text.strip() else None
 
     def group(self, name: str, quota: Quota) -> QuotaGroup:
-        """Return the group of this name with this quota; it is made where it is missing."""
+        """Return the group with this name and quota; create it if needed."""
         path = self.path / name
         _make(path)
         if self.version == 2:
             _write(path / "cpu.max", f"{quota.quota_us} {quota.period_us}")
         else:
-            # A quota above what the old period allows is refused, so the old one goes first.
+            # The kernel rejects a quota above what the old period allows, so remove the old quota first.
             _write(path / "cpu.cfs_quota_us", "-1")
             _write(path / "cpu.cfs_period_us", str(quota.period_us))
             _write(path / "cpu.cfs_quota_us", str(quota.quota_us))
         return QuotaGroup(path, quota)
 
     def close(self) -> None:
-        """Remove all groups; may be called twice."""
+        """Remove all groups; safe to call twice."""
         if self.path.is_dir():
             for path in _children(self.path):
                 _remove(path)
@@ -146,7 +146,7 @@ class QuotaGroups:
 
 
 def remove_leftovers(parent: Path) -> list[str]:
-    """Remove the groups of coordinators that were killed; return their names."""
+    """Remove the groups of killed coordinators; return their names."""
     removed = []
     for path in sorted(parent.glob(f"{PREFIX}*")):
         with contextlib.suppress(OSError):
@@ -162,24 +162,24 @@ def remove_leftovers(parent: Path) -> list[str]:
 
 
 def _cpu_hierarchy(root: Path) -> Hierarchy:
-    """Return the hierarchy whose `cpu` controller binds: v1 where that is mounted, else v2."""
+    """Return the hierarchy with the active `cpu` controller: v1 if that is mounted, otherwise v2."""
     found = sorted(hierarchies("cpu", root), key=lambda hierarchy: hierarchy.version)
     for hierarchy in found:
         own = hierarchy.levels[0]
         if hierarchy.version == 1 or "cpu" in (read_text(own / "cgroup.controllers") or "").split():
             return hierarchy
     raise PreflightError(
-        "there is no control group with a cpu controller here",
+        "no control group with a cpu controller found",
         where=str(found[0].levels[0]) if found else "/proc/self/cgroup",
-        next_step="--tech cpu-shared needs none; cpu-quota needs Linux with cgroups",
+        next_step="use --tech cpu-shared, which needs none; cpu-quota needs Linux with cgroups",
     )
 
 
 class _Home:
-    """The directory below which groups can be made.
+    """The directory below which groups can be created.
 
-    In v1 that is our own. In v2 a group with processes may not hand its controllers on, except the root: so one that
-    does so already, or our own group (a delegated scope) while we are in a leaf of it.
+    In v1 this is our own group. In v2 only the root may contain processes and also enable controllers for its children.
+    So this is a group that already does, or our own group (a delegated scope) after we moved into a leaf of it.
     """
 
     def __init__(self, hierarchy: Hierarchy) -> None:
@@ -203,7 +203,7 @@ class _Home:
             raise _refused(own, error) from error
 
     def leave(self) -> None:
-        """Go back to where we were."""
+        """Move back to the original group."""
         if self._moved:
             with contextlib.suppress(OSError):
                 _write(self.path / "cgroup.subtree_control", "-cpu")
@@ -215,14 +215,14 @@ class _Home:
 
 def _refused(path: Path, error: OSError) -> PreflightError:
     return PreflightError(
-        f"no control group with a CPU quota may be made here: {error.strerror or error}",
+        f"cannot create a control group with a CPU quota: {error.strerror or error}",
         where=str(path),
         next_step="run as root, or under `systemd-run --user --scope -p Delegate=yes`; --tech cpu-shared needs neither",
     )
 
 
 def _locked(path: Path) -> int:
-    """Take the directory's lock, which ends with us however we end; raises BlockingIOError where another has it."""
+    """Lock the directory until this process ends; raise BlockingIOError if another process holds the lock."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -256,7 +256,7 @@ def _remove(path: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    # Without O_CREAT: in a directory that is no control group this must fail and not make a file.
+    # Without O_CREAT: in a directory that is not a control group this must fail instead of creating a file.
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())

@@ -1,4 +1,4 @@
-"""Tenants of this machine: processes on common cores, in groups with a CPU quota, or behind one GPU proxy."""
+"""Local tenants: processes on the same cores, in groups with a CPU quota, or as clients of one GPU proxy."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from gputax.worker.probes.cpu_allowance import cpu_allowance
 
 SOFTWARE, KERNEL_TIME = "software device", "GPUTAX_SOFT_KERNEL_US"
 NO_TIME_OF_ITS_OWN = (
-    "the software device takes no time itself: tenants share the host's CPU and the proxy; "
-    "with GPUTAX_SOFT_KERNEL_US=125 GPUTAX_SOFT_COPY_GBPS=4.5 it is busy as a device would be"
+    "the software device takes no time itself: tenants only share the host's CPU and the proxy; "
+    "set GPUTAX_SOFT_KERNEL_US=125 GPUTAX_SOFT_COPY_GBPS=4.5 to make it busy like a real device"
 )
 
 
@@ -42,12 +42,12 @@ class BareShared:
 
     @property
     def cpus(self) -> float:
-        """The CPUs that are shared: what this process may use."""
+        """The CPUs to share: those that this process may use."""
         cores = float(len(self._allowance.affinity))
         return cores if self._allowance.quota_cpus is None else min(cores, self._allowance.quota_cpus)
 
     def impossible(self, technique: Technique, setup: Setup) -> PreflightError | None:
-        """Return why the technique cannot be used here, None where it can; a contradiction is a usage error."""
+        """Return why the technique cannot be used here, or None; contradictory options raise UsageError."""
         _refuse_contradictions(technique, setup)
         try:
             if technique.name == "cpu-quota":
@@ -57,7 +57,7 @@ class BareShared:
         return None
 
     def switch(self, technique: Technique, parts: int, say: Say) -> Switched:
-        """Make what the technique needs; there is no device to switch."""
+        """Create what the technique needs; there is no device to switch."""
         started = time.monotonic()
         facts: dict[str, Any] = {"cpus": self.cpus, "affinity": list(self._allowance.affinity)}
         if technique.name == "cpu-quota":
@@ -75,7 +75,7 @@ class BareShared:
         return Switched(time.monotonic() - started, facts)
 
     def tenants(self, technique: Technique, count: int, parts: int, setup: Setup) -> list[Tenant]:
-        """Return the tenants; all of them have the same threads, whatever their number."""
+        """Return the tenants; each has the same number of threads, however many tenants there are."""
         _refuse_contradictions(technique, setup)
         name = technique.environment(self.name)
         match technique.name:
@@ -101,7 +101,7 @@ class BareShared:
         raise UsageError(f"the technique {technique.name} does not exist in the environment {self.name}")
 
     def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
-        """Say whether all tenants shared this machine in the way of the technique."""
+        """Show that all tenants shared this machine by the technique."""
         reasons = unproven(tenants)
         pids = [each.pid for each in described]
         if len(set(pids)) != len(pids):
@@ -122,18 +122,18 @@ class BareShared:
         else:
             affinities = {each.affinity for each in described}
             if len(affinities) != 1:
-                reasons.append("the tenants are bound to different cores")
+                reasons.append("the tenants are pinned to different cores")
             facts |= {"affinity": list(next(iter(affinities))), "cpus": self.cpus}
             if technique.name == "cpu-quota" and self._groups is not None:
                 facts["weight_of_all_tenants"] = self._groups.weight()
         return Evidence.of(technique.name, reasons, facts, warning=warning, list_reasons=True)
 
     def files(self) -> dict[str, str]:
-        """Return nothing: the record holds all that was set."""
+        """Return nothing: the record contains all settings."""
         return {}
 
     def close(self) -> None:
-        """End the proxy and remove the groups; may be called twice."""
+        """Stop the proxy and remove the groups; safe to call twice."""
         self._proxy.close()
         if self._groups is not None:
             self._groups.close()
@@ -145,7 +145,7 @@ class BareShared:
         return self._groups
 
     def _on_cores(self, setup: Setup, parts: int) -> Setup:
-        """Return the setup on the CPU: threads that wait passively, as many as a fair share of the cores has."""
+        """Return the setup for the CPU: passively waiting threads, by default one per core of an equal share."""
         threads = setup.threads or max(1, int(self.cpus) // parts)
         return dataclasses.replace(setup, device="cpu", threads=threads, engine=waiting_passively(setup.engine))
 
@@ -154,20 +154,20 @@ def _refuse_contradictions(technique: Technique, setup: Setup) -> None:
     uses_driver = driver_choice(setup).needed
     if technique.name == "proxy" and not uses_driver:
         raise UsageError(
-            "the GPU proxy carries the CUDA driver API, which models on the CPU do not use",
+            "the GPU proxy forwards the CUDA driver API, which models on the CPU do not use",
             where=f"technique {technique.name}",
-            next_step="--workload micro:operation, in a command of its own",
+            next_step="use --workload micro:operation, in a separate command",
         )
     if technique.stand_in and (uses_driver or setup.device in ("cuda", "software")):
         raise UsageError(
-            f"{technique.name} shares the CPU: it has no {'workload micro' if uses_driver else setup.device}",
+            f"{technique.name} shares the CPU: it does not support {'workload micro' if uses_driver else setup.device}",
             where=f"technique {technique.name}",
-            next_step="--tech proxy for the software device, or --env k8s for a GPU",
+            next_step="use --tech proxy for the software device, or --env k8s for a GPU",
         )
 
 
 def _of_cores(threads: int, cpus: float) -> Entitlement:
-    """Return what so many threads can use at most of cores that nothing divides."""
+    """Return the most that this number of threads can use of undivided cores."""
     if threads >= cpus:
         return Entitlement(f"up to all {_cores(cpus)}", 1.0)
     words = f"{threads} thread{'s' if threads != 1 else ''}"

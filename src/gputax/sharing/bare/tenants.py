@@ -1,4 +1,4 @@
-"""One tenant of this machine: how its worker is started, and what proves that it was held to its technique."""
+"""Local tenants: how a worker is started, and the evidence that its technique was in effect."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from gputax.sharing.place import Say
 from gputax.worker.probes.cpu_allowance import CpuAllowance
 from gputax.worker.probes.files import read_text
 
-# For libraries that we do not set up ourselves; a pool that spins takes the cores that others share.
+# For libraries that we do not configure ourselves; a spinning thread pool takes cores from the other tenants.
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
-# A quota is whole microseconds; its ratio may differ by rounding from what was asked for.
+# A quota is in whole microseconds, so its ratio may be rounded.
 QUOTA_ROUNDING = 1e-3
-# The kernel hands out a quota in pieces, and a process runs free for some milliseconds before it is put into its group.
+# The kernel assigns a quota in slices, and a process runs unlimited for some milliseconds until it is in its group.
 USAGE_RESERVE, FREE_START_S = 1.10, 1.0
 
 
@@ -45,7 +45,7 @@ def _passive() -> Iterator[dict[str, str]]:
 
 
 class CoreTenant:
-    """`cpu-shared`: a process on all cores, with nothing that holds it back."""
+    """`cpu-shared`: a process on all cores, without any limit."""
 
     def __init__(self, name: str, machine: CpuAllowance) -> None:
         self.name = name
@@ -56,19 +56,19 @@ class CoreTenant:
         return start_local_worker(_passive())
 
     def evidence(self, described: Described) -> Evidence:
-        """Tell that the tenant may use every core and has no quota of its own."""
-        told = described.cpu_allowance or {}
+        """Show that the tenant may use every core and has no quota of its own."""
+        allowance = described.cpu_allowance or {}
         reasons = []
         if described.affinity != self._machine.affinity:
-            reasons.append(f"the tenant is bound to the cores {told.get('affinity')}, not {self._machine.affinity}")
+            reasons.append(f"the tenant is pinned to cores {allowance.get('affinity')}, not {self._machine.affinity}")
         if described.quota_cpus != self._machine.quota_cpus:
             reasons.append(f"the tenant has a quota of {described.quota_cpus} CPUs")
-        facts = {"pid": described.pid, "cpu_allowance": told}
+        facts = {"pid": described.pid, "cpu_allowance": allowance}
         return Evidence.of("cpu-shared", reasons, facts, list_reasons=True)
 
 
 class QuotaTenant:
-    """`cpu-quota`: a process in a control group of its own."""
+    """`cpu-quota`: a process in its own control group."""
 
     def __init__(self, name: str, groups: QuotaGroups, group: str, quota: Quota) -> None:
         self.name = name
@@ -77,7 +77,7 @@ class QuotaTenant:
         self._started_s = 0.0
 
     def start(self) -> ChildProcess:
-        """Start a worker and put it into its group before it has any threads."""
+        """Start a worker and move it into its group before it starts threads."""
         group = self._group = self._groups.group(self._group_name, self._quota)
         process = start_local_worker(_passive())
         try:
@@ -90,7 +90,7 @@ class QuotaTenant:
         return process
 
     def evidence(self, described: Described) -> Evidence:
-        """Hold the worker's own view of its quota against what was set and what the kernel counted."""
+        """Compare the worker's view of its quota with the setting and the kernel's counters."""
         if self._group is None:
             return Evidence.of("cpu-quota", ["no worker was started"])
         pid, seen, counted = described.pid, described.quota_cpus, self._group.throttling()
@@ -100,12 +100,12 @@ class QuotaTenant:
         if pid not in self._group.members():
             reasons.append(f"process {pid} is not in the group {self._group.path}")
         if seen is None or abs(seen / self._quota.cpus - 1.0) > QUOTA_ROUNDING:
-            reasons.append(f"the tenant sees a quota of {seen} CPUs, set was {self._quota.cpus:g}")
+            reasons.append(f"the tenant sees a quota of {seen} CPUs, not {self._quota.cpus:g}")
         if self._group.effective_cpus() != self._quota.cpus:
-            reasons.append(f"the group's quota is {self._group.effective_cpus()} CPUs, set was {self._quota.cpus:g}")
+            reasons.append(f"the group's quota is {self._group.effective_cpus()} CPUs, not {self._quota.cpus:g}")
         allowed_s = self._quota.cpus * elapsed_s * USAGE_RESERVE + FREE_START_S
         if used_s is None or used_s > allowed_s:
-            reasons.append(f"the tenant used {used_s} s of CPU time in {elapsed_s:.1f} s: its quota did not hold")
+            reasons.append(f"the tenant used {used_s} s of CPU time in {elapsed_s:.1f} s: its quota was not enforced")
         facts = {
             "pid": pid,
             "cgroup": str(self._group.path),
@@ -121,14 +121,14 @@ class QuotaTenant:
 
 
 class ProxyTenant:
-    """`proxy`: a process whose driver is libvgpu, behind the proxy that serves all tenants."""
+    """`proxy`: a process whose driver is libvgpu, a client of the proxy that serves all tenants."""
 
     def __init__(self, name: str, address: ProxyAddress, intended: Intended) -> None:
         self.name = name
         self._address, self._intended = address, intended
 
     def start(self) -> ChildProcess:
-        """Start a worker that finds libvgpu as its driver."""
+        """Start a worker that loads libvgpu as its driver."""
         return start_local_worker(self._surroundings())
 
     @contextmanager
@@ -137,7 +137,7 @@ class ProxyTenant:
             yield {**variables, SOCKET_VARIABLE: str(self._address.socket)}
 
     def evidence(self, described: Described) -> Evidence:
-        """Hold the worker's own account of its driver against the proxy's."""
+        """Compare the worker's report on its driver with the proxy's status."""
         try:
             status = self._address.status()
         except GputaxError as error:
@@ -146,7 +146,7 @@ class ProxyTenant:
 
 
 class CommonProxy:
-    """The one proxy of all tenants: the one that a variable names, else one of our own that ends with the place."""
+    """The proxy of all tenants: the one selected by the variable, or a new one that stops with the place."""
 
     def __init__(self, say: Say, memory_mb: int = 0) -> None:
         self._say, self._memory_mb = say, memory_mb
@@ -155,7 +155,7 @@ class CommonProxy:
         self.intended = Intended("", "")
 
     def address(self, driver: DriverChoice) -> ProxyAddress:
-        """Return the proxy; it is started at the first call."""
+        """Return the proxy; the first call starts it."""
         if self._address is None:
             address, backend = running_proxy(os.environ), ""
             if address is None:
@@ -170,19 +170,19 @@ class CommonProxy:
         return self._address
 
     def entitlement(self) -> str:
-        """Return what a tenant may use, in words; a proxy that runs already tells of limits only by its tenants."""
+        """Describe what a tenant may use; the limits of a proxy that was already running are not known here."""
         return "up to all of it" + (f", {self._memory_mb} MB of memory" if self._memory_mb else "")
 
     def close(self) -> None:
-        """End a proxy of our own; may be called twice."""
+        """Stop the proxy if we started it; safe to call twice."""
         self._address = None
         self._stack.close()
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """Return the CPU time that a living process has used, by all its threads."""
+    """Return the CPU time used by all threads of a running process."""
     text = read_text(Path(f"/proc/{pid}/stat"))
     if text is None:
         return None
-    fields = text.rpartition(")")[2].split()  # a program's name may hold blanks and brackets
+    fields = text.rpartition(")")[2].split()  # a program's name may contain spaces and parentheses
     return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))

@@ -1,1 +1,1 @@
-"""How each vendor's plugin names and offers shares of a GPU."""
+"""Flavours: the installations that share or partition GPUs, and how each names its shares."""

@@ -1,4 +1,4 @@
-"""NVIDIA's device plugin by itself: a technique is a file of its ConfigMap; pure."""
+"""NVIDIA's device plugin without the operator: a technique is a file in its ConfigMap; pure."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from gputax.sharing.flavours.mig_profiles import chosen_profile, memory_of_mb
 from gputax.sharing.flavours.offer import IN_TURNS, WHOLE, Offer, Wish, mig_share, mps_share
 from gputax.sharing.flavours.plugin_files import EXCLUSIVE_KEY, file_key, plugin_files, replicas_for
 
-# NVIDIA's control daemon takes at most so many clients, older GPUs (below compute capability 7.5) fewer.
+# The most clients of NVIDIA's control daemon; older GPUs (below compute capability 7.5) allow fewer.
 MOST_MPS_CLIENTS, MOST_OLD_MPS_CLIENTS = 48, 16
 
 
 def device_plugin_offer(node: NodeFacts, wish: Wish) -> Offer:
-    """NVIDIA's device plugin by itself: a file of its ConfigMap, chosen by a label; MIG only where it is on already."""
+    """Return the technique as a file in the plugin's ConfigMap, selected by a label; MIG only if already enabled."""
     if wish.technique == "mig":
         found = mig(node, wish, "device-plugin")
         step = "install NVIDIA's GPU operator (--sharing-flavour operator); or on the node: sudo nvidia-smi -i 0 -mig 1"
         refused = node.offered(found.resource) < found.least
-        why = "NVIDIA's device plugin alone cannot divide a GPU by MIG; that is the GPU operator's MIG manager"
+        why = "NVIDIA's device plugin cannot partition a GPU with MIG; this needs the GPU operator's MIG manager"
         return replace(found, labels={}, config={}, refusal=why if refused else "", refusal_step=step)
     return by_file(node, wish, "device-plugin")
 
 
 def refuse_too_many_mps_clients(node: NodeFacts, parts: int) -> None:
-    """Refuse what the control daemon would refuse."""
+    """Raise if the control daemon would refuse this many clients."""
     capability = tuple(node.label(f"nvidia.com/gpu.compute.{part}") for part in ("major", "minor"))
     old = all(part.isdigit() for part in capability) and tuple(map(int, capability)) < (7, 5)
     most = MOST_OLD_MPS_CLIENTS if old else MOST_MPS_CLIENTS
     if parts > most:
         raise UsageError(
-            f"MPS takes at most {most} tenants on this GPU, {parts} were asked for",
+            f"MPS supports at most {most} tenants on this GPU, not {parts}",
             where=f"node {node.name}",
-            next_step=f"--tenants up to {most}",
+            next_step=f"use --tenants up to {most}",
         )
 
 
 def by_file(node: NodeFacts, wish: Wish, flavour: str) -> Offer:
-    """Return the technique by a file of the plugin's ConfigMap, which a label of the node chooses."""
+    """Return the technique as a file in the plugin's ConfigMap, selected by a label of the node."""
     technique, parts = wish.technique, wish.parts
     if technique == "exclusive":
         return _exclusive(node, flavour)
@@ -69,16 +69,16 @@ def by_file(node: NodeFacts, wish: Wish, flavour: str) -> Offer:
 def _exclusive(node: NodeFacts, flavour: str) -> Offer:
     shows = {names.STRATEGY_LABEL: ("none", ""), names.REPLICAS_LABEL: ("1", "0", "")}
     shared = node.label(names.STRATEGY_LABEL) not in shows[names.STRATEGY_LABEL] or node.offered(SHARED_RESOURCE) > 0
-    # A node that nobody shares is left as it is.
+    # A node without sharing needs no change.
     labels: dict[str, str | None] = {names.CONFIG_LABEL: EXCLUSIVE_KEY} if shared else {}
     config = {EXCLUSIVE_KEY: plugin_files(1)[EXCLUSIVE_KEY]} if shared else {}
     return Offer("exclusive", flavour, GPU_RESOURCE, 1, WHOLE, labels=labels, shows=shows, config=config)
 
 
 def mig(node: NodeFacts, wish: Wish, flavour: str) -> Offer:
-    """Return slices of MIG, as the plugin names them."""
+    """Return MIG slices, with the plugin's resource names."""
     profile = chosen_profile(node, wish.parts, wish.mig_profile)
-    # With the strategy `single` all slices are alike and are called GPUs.
+    # With the strategy `single` all slices are equal, and the resource is named like a GPU.
     single = node.label(names.MIG_STRATEGY_LABEL) == "single"
     sliced = _exclusive(node, flavour)
     return Offer(

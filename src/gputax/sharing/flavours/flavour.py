@@ -1,4 +1,4 @@
-"""The registry of those who divide a GPU among pods, each with its own words for a technique; pure."""
+"""The registry of installations that share a GPU among pods, each with its own names for a technique; pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gputax.sharing.flavours.offer import Offer, Wish
 
 @dataclass(frozen=True)
 class Flavour:
-    """One installation that divides GPUs."""
+    """One kind of installation that shares GPUs."""
 
     name: str
     divides: Callable[[NodeFacts], bool]
-    """Whether a node's labels tell of it."""
+    """Whether a node's labels show it."""
     offer: Callable[[NodeFacts, Wish], Offer]
 
 
-# In the order in which a node is asked: every node may have the device plugin, so that comes last.
+# In order of detection: every node may have the device plugin, so it comes last.
 FLAVOURS: dict[str, Flavour] = {
     flavour.name: flavour
     for flavour in (
@@ -35,12 +35,12 @@ FLAVOURS: dict[str, Flavour] = {
 
 
 def flavour_of(node: NodeFacts) -> str:
-    """Tell from a node's labels who divides its GPU."""
+    """Return the flavour that a node's labels show."""
     return next(flavour.name for flavour in FLAVOURS.values() if flavour.divides(node))
 
 
 def offer_for(node: NodeFacts, wish: Wish, flavour: str = "auto") -> Offer:
-    """Return what the technique is on this node."""
+    """Return how this node offers the technique."""
     chosen = flavour_of(node) if flavour == "auto" else flavour
     if chosen not in FLAVOURS:
         raise unknown_name("sharing flavour", chosen, ("auto", *FLAVOURS))

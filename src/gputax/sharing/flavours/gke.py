@@ -1,4 +1,4 @@
-"""GKE fixes how a GPU is shared when a node pool is made: use a node that has it, or say which pool to make; pure."""
+"""GKE fixes GPU sharing when a node pool is created: use a matching node, or suggest a new pool; pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gputax.plan.techniques import Entitlement
 from gputax.sharing.flavours.mig_profiles import chosen_profile, memory_of_mb
 from gputax.sharing.flavours.offer import IN_TURNS, WHOLE, Offer, Wish, mig_share, mps_share
 
-# GKE's own words for the techniques.
+# GKE's names for the techniques.
 STRATEGIES: Mapping[str, str] = {"time-slicing": "time-sharing", "mps": "mps"}
 
 
 def divides(node: NodeFacts) -> bool:
-    """Whether the node is GKE's, with GKE's own device plugin."""
+    """Whether this is a GKE node with GKE's own device plugin."""
     return GKE_ACCELERATOR in node.labels and node.label(GKE_NO_PLUGIN) != "true"
 
 
 def gke_offer(node: NodeFacts, wish: Wish) -> Offer:
-    """Return the technique on a node of GKE; refused where the node's pool was made for another."""
+    """Return the technique on a GKE node; refused if the node pool was created for another."""
     technique, parts = wish.technique, wish.parts
     clients = node.label(GKE_CLIENTS)
     replicas = int(clients) if clients.isdigit() else 1
@@ -49,7 +49,7 @@ def gke_offer(node: NodeFacts, wish: Wish) -> Offer:
 
 
 def pool_command(node: NodeFacts, technique: str, parts: int, profile: str, context: str) -> str:
-    """Return the command that makes a node pool for the technique, in the cluster that the context names."""
+    """Return the command that creates a node pool for the technique in the context's cluster."""
     project, location, cluster = cluster_of(context)
     accelerator = [f"type={node.label(GKE_ACCELERATOR) or 'nvidia-tesla-a100'}", "count=1"]
     if technique in STRATEGIES:
@@ -66,7 +66,7 @@ def pool_command(node: NodeFacts, technique: str, parts: int, profile: str, cont
 
 
 def cluster_of(context: str) -> tuple[str, str, str]:
-    """Return project, location and cluster from a context such as gke_PROJECT_LOCATION_CLUSTER; else placeholders."""
+    """Return project, location and cluster from a context like gke_PROJECT_LOCATION_CLUSTER, or placeholders."""
     parts = context.split("_", 3)
     if len(parts) == 4 and parts[0] == "gke":
         return parts[1], parts[2], parts[3]
@@ -80,7 +80,7 @@ def _against(node: NodeFacts, technique: str, parts: int, profile: str) -> list[
     if strategy != wanted:
         reasons.append(f"{GKE_STRATEGY} is {strategy or 'not set'}, not {wanted or 'absent'}")
     elif wanted and not (clients.isdigit() and int(clients) >= parts):
-        reasons.append(f"{GKE_CLIENTS} is {clients or 'not set'}, {parts} tenants were asked for")
+        reasons.append(f"{GKE_CLIENTS} is {clients or 'not set'}, but {parts} tenants are requested")
     if partition != profile:
         reasons.append(f"{GKE_PARTITION} is {partition or 'not set'}, not {profile or 'absent'}")
     return reasons

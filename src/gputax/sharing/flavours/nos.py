@@ -1,4 +1,4 @@
-"""The older nos: a label says how to partition, and the resource appears when pods ask; pure."""
+"""nos: a label selects the partitioning, and the resource appears when pods request it; pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gputax.sharing.flavours.offer import Offer, Wish, mig_share
 
 
 def divides(node: NodeFacts) -> bool:
-    """Whether the node's labels tell of nos."""
+    """Whether the node's labels show nos."""
     return names.NOS_LABEL in node.labels
 
 
 def nos_offer(node: NodeFacts, wish: Wish) -> Offer:
-    """The older nos: a label says how to partition, and the resource appears when pods ask for it."""
+    """Return the technique under nos, selected by a label; the resource appears when pods request it."""
     if wish.technique not in ("mps", "mig"):
         found = by_file(node, wish, "nos")
         freed: dict[str, str | None] = {names.NOS_LABEL: None} if names.NOS_LABEL in node.labels else {}
@@ -27,7 +27,7 @@ def nos_offer(node: NodeFacts, wish: Wish) -> Offer:
     profile = chosen_profile(node, wish.parts, wish.mig_profile)
     size = profile.partition(".")[2]
     mps = wish.technique == "mps"
-    # nos caps the memory alone: a tenant may use every SM.
+    # nos caps only the memory: a tenant may use every SM.
     capped = Entitlement(f"up to all SMs, {size.removesuffix('gb')} GB", 1.0)
     return Offer(
         wish.technique,

@@ -1,4 +1,4 @@
-"""What is asked of a node, what it must show before a technique counts as on, and what that leaves a tenant; pure."""
+"""How a node offers a technique: the labels to set, the state to wait for, and each tenant's share; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEHIND_THE_PROXY = Entitlement("up to all of it, through the proxy", 1.0)
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked of a node."""
+    """The requested technique and number of parts."""
 
     technique: str
     parts: int
@@ -29,39 +29,39 @@ class Wish:
 
 @dataclass(frozen=True)
 class Offer:
-    """One technique in one installation, for so many tenants."""
+    """One technique in one installation, for a given number of tenants."""
 
     technique: str
     flavour: str
     resource: str
-    """What a tenant's pod asks one of."""
+    """The resource of which a tenant's pod requests one."""
     least: int
-    """So many of it must be allocatable."""
+    """The amount of it that must be allocatable."""
     entitlement: Entitlement
     labels: Mapping[str, str | None] = field(default_factory=dict)
-    """What is set on the node (None: removed) to switch it."""
+    """The labels to set on the node to switch it; None removes a label."""
     shows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Labels that the node itself must then show, each with the values that are right; an empty one may be absent."""
+    """Labels that the node must then show, each with its valid values; an empty value means it may be absent."""
     config: Mapping[str, str] = field(default_factory=dict)
-    """Files that the device plugin's ConfigMap must hold."""
+    """Files that the device plugin's ConfigMap must contain."""
     host_ipc: bool = False
     on_demand: bool = False
-    """The resource appears only when pods wait for it (nos): allocatable is not asked before."""
+    """The resource appears only when pods wait for it (nos), so allocatable is not checked before."""
     replicas: int = 1
-    """Into how many shares the device is divided; the caps of MPS follow from it."""
+    """The number of shares of the device; it determines the caps of MPS."""
     sm_percent: float | None = None
-    """The cap on a tenant's part of the SMs; None where there is none."""
+    """The cap on a tenant's share of the SMs; None if there is none."""
     memory_mb: float | None = None
-    """The cap on a tenant's device memory; None where there is none or the device's size is unknown."""
+    """The cap on a tenant's device memory; None if there is none or the device's size is unknown."""
     caps_memory: bool = False
     profile: str = ""
-    """MIG's profile."""
+    """The MIG profile."""
     refusal: str = ""
-    """Why this installation can never offer it here; empty where it can."""
+    """Why this installation cannot offer it here; empty if it can."""
     refusal_step: str = ""
 
     def limits(self) -> dict[str, object]:
-        """Return what is recorded as the effective limits; "MPS" alone means three different things."""
+        """Return the effective limits for the record; "MPS" alone could mean three different setups."""
         return {
             "flavour": self.flavour,
             "resource": self.resource,
@@ -73,7 +73,7 @@ class Offer:
 
 
 def unmet(node: NodeFacts, offer: Offer) -> list[str]:
-    """Say what the node does not show yet of the technique; empty: it is on, as far as the cluster tells."""
+    """List what the node does not show yet; empty if the technique is on, as far as the cluster reports."""
     reasons = []
     for name, value in offer.labels.items():
         if node.labels.get(name) != value:
@@ -84,24 +84,24 @@ def unmet(node: NodeFacts, offer: Offer) -> list[str]:
             reasons.append(f"{name} is {node.label(name) or 'not set'}, not {wanted}")
     offered = node.offered(offer.resource)
     if offered < offer.least and not offer.on_demand:
-        reasons.append(f"it offers {offered} {offer.resource}, {offer.least} are needed")
+        reasons.append(f"it offers {offered} {offer.resource}, but {offer.least} are needed")
     return reasons
 
 
 def failure(node: NodeFacts, offer: Offer) -> str:
-    """Say whether the switch has failed for good, in the cluster's words; empty where it may still come."""
+    """Return why the switch has failed for good; empty if it may still succeed."""
     if MIG_DONE in offer.shows.get(MIG_STATE_LABEL, ()) and node.label(MIG_STATE_LABEL) == MIG_FAILED:
         return f"{MIG_STATE_LABEL} is {MIG_FAILED}: the MIG manager could not apply the configuration"
     return ""
 
 
 def mps_share(replicas: int, memory_mb: float | None) -> Entitlement:
-    """Return what MPS with NVIDIA's caps leaves a tenant: also when it is alone."""
+    """Return a tenant's share under MPS with NVIDIA's caps, which also apply to a single tenant."""
     percent = 100 // replicas
     memory = f"{memory_mb / 1024:.1f} GB" if memory_mb else f"1/{replicas} of the memory"
     return Entitlement(f"{percent} % of the SMs, {memory}", percent / 100)
 
 
 def mig_share(profile: str, node: NodeFacts) -> Entitlement:
-    """Return what a MIG slice is."""
+    """Return the share of a MIG slice."""
     return Entitlement(profile, share_of(profile, node))

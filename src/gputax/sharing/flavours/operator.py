@@ -1,4 +1,4 @@
-"""NVIDIA's GPU operator: the device plugin's files, and MIG by a label whose state it tells; pure."""
+"""NVIDIA's GPU operator: the device plugin's files, and MIG by a label with a status label; pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MIG_OFF = "all-disabled"
 
 
 def divides(node: NodeFacts) -> bool:
-    """Whether the node's labels tell of the operator."""
+    """Whether the node's labels show the operator."""
     labels = (names.MIG_CONFIG_LABEL, names.MIG_STATE_LABEL)
     return any(name in labels or name.startswith(names.OPERATOR_LABELS) for name in node.labels)
 
 
 def operator_offer(node: NodeFacts, wish: Wish) -> Offer:
-    """The GPU operator: the same files, and MIG by a label whose state it tells."""
+    """Return the technique under the GPU operator: the plugin's files, or MIG by a label with a status label."""
     if wish.technique == "mig":
         found = mig(node, wish, "operator")
         labels = {names.MIG_CONFIG_LABEL: f"all-{found.profile}"}

@@ -1,22 +1,22 @@
-"""The files by which NVIDIA's device plugin is told how to share: one per technique and number of replicas; pure."""
+"""The configuration files of NVIDIA's device plugin: one per technique and number of replicas; pure."""
 
 from __future__ import annotations
 
 from gputax.kubernetes.objects import GPU_RESOURCE, Manifest
 
-# The plugin refuses fewer: one tenant alone is "several replicas, one pod".
+# The plugin rejects fewer; a single tenant is one pod on several replicas.
 LEAST_REPLICAS = 2
 EXCLUSIVE_KEY = "gputax-exclusive"
 _SECTIONS = {"time-slicing": "timeSlicing", "mps": "mps"}
 
 
 def replicas_for(parts: int) -> int:
-    """Return how many shares the plugin is to offer."""
+    """Return the number of shares that the plugin should offer."""
     return max(LEAST_REPLICAS, parts)
 
 
 def file_key(technique: str, parts: int, gpus: int = 1) -> str:
-    """Return the name of the file; all that shapes it is in it, because the plugin reads a file once per name."""
+    """Return the file's name; it contains all parameters, because the plugin reads a file once per name."""
     if technique not in _SECTIONS:
         return EXCLUSIVE_KEY
     return f"gputax-{technique}-{replicas_for(parts)}" + ("-packed" if gpus > 1 else "")
@@ -29,7 +29,7 @@ def plugin_file(technique: str, parts: int, gpus: int = 1) -> str:
     document: Manifest = {"version": "v1"}
     if technique in _SECTIONS:
         if gpus > 1:
-            # By default the tenants are spread over the GPUs, and would not share one.
+            # By default the plugin spreads tenants over the GPUs, so they would not share one.
             document["flags"] = {"plugin": {"sharedDevicesAllocationPolicy": "packed"}}
         document["sharing"] = {
             _SECTIONS[technique]: {
@@ -42,5 +42,5 @@ def plugin_file(technique: str, parts: int, gpus: int = 1) -> str:
 
 
 def plugin_files(parts: int, gpus: int = 1) -> dict[str, str]:
-    """Return all files of an experiment: a mounted ConfigMap is renewed only once a minute, so they come together."""
+    """Return all files of an experiment at once, because a mounted ConfigMap is updated only once a minute."""
     return {file_key(name, parts, gpus): plugin_file(name, parts, gpus) for name in ("exclusive", *_SECTIONS)}

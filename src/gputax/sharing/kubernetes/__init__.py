@@ -1,1 +1,1 @@
-"""Tenants in pods of one node: the node is claimed, switched, watched and restored."""
+"""Tenants in pods on one node: the node is claimed, switched, watched and restored."""

@@ -1,7 +1,7 @@
-"""The labels of a node while an experiment has it: what they were is kept on the node itself, and put back.
+"""Change a node's labels for an experiment; the previous labels are kept in an annotation and restored.
 
-A run that is killed cannot put anything back. The next one finds the annotation, sees that its writer is gone, and
-goes on from the labels of before.
+A killed run cannot restore anything. The next run finds the annotation, sees that its owner is gone, and restores the
+original labels.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from gputax.kubernetes.objects import Manifest
 
 BEFORE = "gputax.dev/sharing-before"
 OWNER = "gputax.dev/sharing-owner"
-# The kubelet writes its node too: a change in between is no reason to give up.
+# The kubelet updates its node too, so retry on a conflict.
 TRIES = 5
-ACCESS = "kubectl apply -k kubernetes/access-sharing gives the right to label nodes"
+ACCESS = "kubectl apply -k kubernetes/access-sharing grants the permission to label nodes"
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The run that has a node."""
+    """The run that has claimed a node."""
 
     host: str
     pid: int
@@ -37,13 +37,13 @@ class Owner:
 
     @staticmethod
     def parse(text: str) -> Owner | None:
-        """Read what another run wrote; None where it is not ours to read."""
+        """Parse an owner annotation; None if the format is unknown."""
         host, _, rest = text.rpartition("/")[0].rpartition("/")
         return Owner(host, int(rest), text.rpartition("/")[2]) if rest.isdigit() else None
 
     @property
     def gone(self) -> bool:
-        """Whether that process has surely ended: only this machine's own can be asked."""
+        """Whether that process has certainly ended; known only for processes of this machine."""
         if self.host != platform.node():
             return False
         try:
@@ -56,22 +56,22 @@ class Owner:
 
 
 class NodeClaim:
-    """One node's labels, changed for an experiment and put back at its end."""
+    """One node's labels, changed for an experiment and restored at its end."""
 
     def __init__(self, cluster: Cluster, run_id: str) -> None:
         self._cluster = cluster
         self.owner = Owner(platform.node(), os.getpid(), run_id)
         self.node = ""
         self.before: dict[str, str | None] = {}
-        """The former value of every label that was changed; None: it was not there."""
+        """The previous value of every changed label; None if it was not set."""
 
     @property
     def held(self) -> bool:
-        """Whether there is something to put back."""
+        """Whether there is something to restore."""
         return bool(self.node)
 
     def left_by_a_killed_run(self, node: NodeFacts) -> Owner | None:
-        """Return the run that had the node and is gone; refuse a node that another run may still have."""
+        """Return the killed run that had claimed the node; raise if another run may still use it."""
         text = node.annotations.get(OWNER)
         if not text or text == str(self.owner):
             return None
@@ -79,31 +79,31 @@ class NodeClaim:
         if owner is not None and owner.gone:
             return owner
         raise PreflightError(
-            f"another experiment has the node: {text} (host, process, run)",
+            f"another experiment is using the node: {text} (host, process, run)",
             where=f"node {node.name}",
-            next_step="wait for its end; if it is gone for good: "
+            next_step="wait until it ends; if it no longer exists: "
             + self._cluster.kubectl("annotate", "node", node.name, f"{OWNER}-", namespaced=False),
         )
 
     def adopt(self, node: NodeFacts) -> None:
-        """Take over a node whose run was killed: its note of the former labels becomes ours, the labels stay."""
+        """Take over the node of a killed run: keep its record of the previous labels, and change no labels."""
         self._write(node.name, {})
 
     def take(self, node: NodeFacts, labels: Mapping[str, str | None]) -> NodeFacts:
-        """Set the labels, with the former ones kept in an annotation that is written together with them."""
+        """Set the labels, and store the previous ones in an annotation in the same patch."""
         return self._write(node.name, labels)
 
     def _write(self, name: str, labels: Mapping[str, str | None]) -> NodeFacts:
         for last in range(1, TRIES + 1):
             live = self._cluster.get("Node", name)
             if live is None:
-                raise PreflightError(f"there is no node {name}", next_step="kubectl get nodes")
+                raise PreflightError(f"node {name} does not exist", next_step="kubectl get nodes")
             facts = node_facts(live)
             self.left_by_a_killed_run(facts)
             before = {**former_labels(facts), **self.before}
             for label in labels:
                 before.setdefault(label, facts.labels.get(label))
-            # Remembered before it is sent: an interrupt right after it must find what to put back.
+            # Stored before the request, so that an interrupt right after it can still restore the labels.
             self.node, self.before = name, before
             annotations = {BEFORE: json.dumps(before, sort_keys=True), OWNER: str(self.owner)}
             try:
@@ -114,13 +114,13 @@ class NodeClaim:
         raise AssertionError
 
     def release(self) -> None:
-        """Put the former labels back and take the annotations away; may be called twice."""
+        """Restore the previous labels and remove the annotations; safe to call twice."""
         if self.held:
             self._patch(self.before, {BEFORE: None, OWNER: None}, None)
             self.node, self.before = "", {}
 
     def command(self) -> str:
-        """Return what a person would type to put the labels back."""
+        """Return the command that restores the labels by hand."""
         words = [f"{name}={value}" if value is not None else f"{name}-" for name, value in self.before.items()]
         return self._cluster.kubectl("label", "node", self.node, "--overwrite", *words, namespaced=False)
 
@@ -137,7 +137,7 @@ class NodeClaim:
 
 
 def former_labels(node: NodeFacts) -> dict[str, str | None]:
-    """Return the labels that a run before us noted; nothing where there was none or its note cannot be read."""
+    """Return the previous labels stored by an earlier run; empty if there are none or they cannot be parsed."""
     try:
         noted = json.loads(node.annotations.get(BEFORE, "{}"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""`k8s+time-slicing`, `k8s+mps`, `k8s+mig`: the worker is one tenant of a GPU that its node shares already."""
+"""`k8s+time-slicing`, `k8s+mps`, `k8s+mig`: the worker is one tenant of a GPU that its node already shares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gputax.sharing.kubernetes.standing import Standing, find_standing
 
 
 class KubernetesTechnique(Kubernetes):
-    """Asks for one share of the GPU; `gputax share` is what switches nodes and starts several tenants."""
+    """Requests one share of the GPU; only `gputax share` switches nodes and starts several tenants."""
 
     def __init__(
         self, name: str, pods: RunPods, options: EnvironmentOptions, driver: DriverChoice | None = None
@@ -29,12 +29,12 @@ class KubernetesTechnique(Kubernetes):
         super().__init__(name, pods, options, driver, self._with_share)
 
     def start(self) -> ChildProcess:
-        """Start the worker on the node that offers the technique; raises where none does."""
+        """Start the worker on a node that offers the technique; raise if there is none."""
         self._standing = self._standing or find_standing(self._pods.cluster, self._technique, self._options)
         return super().start()
 
     def evidence(self, described: Described) -> Evidence:
-        """Hold what the worker sees of its share against what the node shows after the load."""
+        """Compare the worker's view of its share with the node's state after the load."""
         own = super().evidence(described)
         if self._standing is None:
             return own
@@ -42,7 +42,7 @@ class KubernetesTechnique(Kubernetes):
         node = gpu_nodes(cluster, place.node)[0]
         others = others_of_run(cluster, place.node, self._pods.run_id)
         proof = technique_evidence(place.offer, node, [own], [described], others.with_gpu if others else ())
-        # In the document of a run the warning stands before the facts.
+        # In the document of a run the warning comes before the facts.
         warning = {"warning": proof.warning} if proof.warning else {}
         return Evidence.of(proof.layer, proof.reasons, {**warning, **own.facts, "technique": proof.facts})
 

@@ -37,7 +37,7 @@ from gputax.sharing.kubernetes.permissions import access_sharing
 from gputax.sharing.kubernetes.tenant_shape import METRICS_PORT, PORT_NAME, TECHNIQUE_LABEL
 
 PARTS = 7
-"""A GPU is divided into so many: the most that MIG has."""
+"""The number of shares of a GPU: the most that MIG supports."""
 PROFILE = "1g.10gb"
 """A seventh of an 80 GB A100 or H100."""
 # Requests equal limits (Guaranteed); seven of them need 7 CPUs and 28 GiB.
@@ -53,7 +53,7 @@ class Client:
     technique: str
     comment: str
     resource: str = ""
-    """What its pod asks one of; empty on the CPU."""
+    """The resource of which its pod requests one; empty on the CPU."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     host_ipc: bool = False
     size: Size = CLIENT_SIZE
@@ -162,9 +162,9 @@ def _deployment(size: Size, arguments: list[str], *, host_ipc: bool = False) -> 
     spec["volumes"] = [each for each in spec["volumes"] if each["name"] != "results"]
     spec["containers"] = [_container(container, arguments) for container in spec["containers"]]
     spec["restartPolicy"] = "Always"
-    # The running inference ends before the pod does.
+    # Let the running inference finish before the pod ends.
     spec["terminationGracePeriodSeconds"] = 30
-    # Tenants of one device are on one node; the first pod may go anywhere.
+    # All tenants of a device must be on one node; the first pod may run anywhere.
     spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same_node]}}
     return {
         "apiVersion": "apps/v1",
@@ -211,7 +211,7 @@ def files() -> list[ManifestFile]:
 
 
 def device_plugin_files() -> list[ManifestFile]:
-    """Return the files of kubernetes/sharing/device-plugin, as `gputax share` gives them to NVIDIA's device plugin."""
+    """Return the files of kubernetes/sharing/device-plugin, as `gputax share` passes them to NVIDIA's device plugin."""
     import yaml
 
     comments = {EXCLUSIVE_KEY: EXCLUSIVE}
@@ -230,7 +230,7 @@ def device_plugin_files() -> list[ManifestFile]:
     ]
 
 
-# The comments at the heads of the files: what each is for, and why it is as it is.
+# Header comments of the files: what each is for, and why.
 ACCESS_SHARING = """\
 What `gputax share --env k8s` needs beyond kubernetes/access; opt in: labels of nodes are the whole cluster's.
 The device plugin's files are in a namespace of its own; there, once (gpu-operator where the GPU operator has it):

@@ -1,4 +1,4 @@
-"""The node of an experiment: chosen, brought to a technique and watched until it shows it, and put back."""
+"""The node of an experiment: select it, switch it to a technique, wait until it offers it, and restore it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gputax.sharing.kubernetes.tenant_pods import TenantPods
 
 
 class SharingNode:
-    """Knows which node it is, what it showed before, and what it shows now."""
+    """The selected node, its previous state and its current state."""
 
     def __init__(self, pods: TenantPods, options: EnvironmentOptions) -> None:
         self._pods, self._cluster, self._options = pods, pods.cluster, options
@@ -37,7 +37,7 @@ class SharingNode:
         self.offer: Offer | None = None
 
     def bring_to(self, technique: str, parts: int, say: Say) -> Offer:
-        """Switch the node and wait until it shows the technique; one that never will be raises."""
+        """Switch the node and wait until it offers the technique; raise if it never does."""
         self.offer = None
         wish = Wish(technique, parts, self._options.mig_profile, self._cluster.context)
         node, offer = self._chosen(wish)
@@ -54,15 +54,15 @@ class SharingNode:
         return offer
 
     def current(self) -> NodeFacts:
-        """Return the node as the watch last told."""
+        """Return the node as last reported by the watch."""
         return self._watch(self._name).current()
 
     def others(self) -> Others | None:
-        """Return what the pods of others take of the node; None where they may not be listed."""
+        """Return the resources that other pods use on the node; None if we may not list them."""
         return others_of_run(self._cluster, self._name, self._pods.run_id)
 
     def tenant_size(self, parts: int, *, behind_proxy: bool = False) -> Size:
-        """Return what each tenant gets of the node, settled once for an experiment."""
+        """Return each tenant's share of the node, which is fixed for an experiment."""
         if not self._name:
             self._name = self._any_node().name
         key = (self._name, parts)
@@ -76,28 +76,28 @@ class SharingNode:
         return self._sizes[key]
 
     def files(self) -> dict[str, str]:
-        """Return what was applied."""
+        """Return the applied files."""
         return dict(self._files)
 
     def put_back(self) -> None:
-        """Put labels and files back as they were; may be called twice."""
+        """Restore labels and files; safe to call twice."""
         self.offer = None
         self._claim.release()
         if self._plugin is not None:
             self._plugin.remove()
 
     def close(self, say: Say) -> None:
-        """The same at the end: what fails is told with the command that does it, and hides no other error."""
+        """Restore the node at the end; report a failure with the command to run instead of raising."""
         try:
             self.put_back()
         except GputaxError as error:
-            say(f"node {self._claim.node} could not be put back ({error.what}): {self._claim.command()}")
+            say(f"node {self._claim.node} could not be restored ({error.what}): {self._claim.command()}")
         for watch in self._watches.values():
             watch.close()
 
     def _switch(self, node: NodeFacts, offer: Offer, say: Say) -> None:
         watch = self._watch(node.name)
-        since = watch.position()  # before the change, so that nothing that follows it is missed
+        since = watch.position()  # before the change, so that no later state is missed
         if offer.config:
             self._add_files(offer)
         if offer.labels:
@@ -105,7 +105,7 @@ class SharingNode:
             say(f"node {node.name}: labels {words}")
             self._claim.take(node, offer.labels)
             self._files["kubernetes/node-labels-before.json"] = json.dumps(self._claim.before, indent=2)
-        # A failure that stands there from an earlier try is none of this one.
+        # A failure that remains from an earlier attempt does not count.
         stale = [node.label(MIG_STATE_LABEL) == MIG_FAILED]
 
         def missing(seen: NodeFacts) -> str:
@@ -113,7 +113,7 @@ class SharingNode:
             stale[0] = stale[0] and bool(failed)
             if failed and not stale[0]:
                 raise PreflightError(
-                    f"{offer.technique} could not be switched on: {failed}",
+                    f"{offer.technique} could not be enabled: {failed}",
                     where=f"node {node.name}",
                     next_step=f"{self._kubectl('describe', 'node', node.name)}; the MIG manager's log has the reason",
                 )
@@ -131,12 +131,12 @@ class SharingNode:
             self._files["kubernetes/device-plugin-config.yaml"] = as_yaml(applied)
 
     def _take_over(self, node: NodeFacts, say: Say) -> None:
-        """Refuse a node that another run has; take over from one that was killed, so that its labels come back."""
+        """Raise if another run uses the node; take over from a killed run, so that its labels are restored."""
         if self._claim.held:
             return
         gone = self._claim.left_by_a_killed_run(node)
         if gone is not None:
-            say(f"node {node.name}: run {gone.run_id} was killed here; its labels of before will be put back")
+            say(f"node {node.name}: run {gone.run_id} was killed here; its original labels will be restored")
             self._claim.adopt(node)
             self._pods.remove_left(gone.run_id)
         elif BEFORE in node.annotations:
@@ -145,7 +145,7 @@ class SharingNode:
     def _chosen(self, wish: Wish) -> tuple[NodeFacts, Offer]:
         nodes = gpu_nodes(self._cluster, self._options.node)
         kept = [node for node in nodes if node.name == self._name]
-        # Only GKE has another node for another technique; elsewhere all cells must see the same device.
+        # Only GKE needs another node for another technique; elsewhere all cells must use the same device.
         flavour = self._options.sharing_flavour
         if kept and (flavour_of(kept[0]) if flavour == "auto" else flavour) != "gke":
             nodes = kept
@@ -153,7 +153,7 @@ class SharingNode:
         return next(((node, offer) for node, offer in offers if not offer.refusal), offers[0])
 
     def _any_node(self) -> NodeFacts:
-        """Return a node for tenants that need no GPU of their own: one with a proxy first."""
+        """Return a node for tenants without their own GPU, preferably one with a proxy."""
         if self._options.node:
             return gpu_nodes(self._cluster, self._options.node)[0]
         serving = {state_of(each).node for each in self._proxies()}
@@ -175,17 +175,17 @@ class SharingNode:
 
     def _never(self, node: NodeFacts, offer: Offer, words: str) -> PreflightError:
         plugin = self._plugin.place.namespace if self._plugin else "kube-system"
-        told = self._plugin_words(plugin, node.name)
+        reason = self._plugin_words(plugin, node.name)
         return PreflightError(
             f"{offer.technique} was not offered within {self._options.ready_timeout_s} s: {words}"
-            + (f". {told}" if told else ""),
+            + (f". {reason}" if reason else ""),
             where=f"node {node.name}",
             next_step=f"{self._kubectl('-n', plugin, 'get', 'pods', '-o', 'wide')} (device plugin, feature discovery, "
-            "MPS control daemon); a slower node: --ready-timeout",
+            "MPS control daemon); for a slow node raise --ready-timeout",
         )
 
     def _plugin_words(self, namespace: str, node: str) -> str:
-        """Return what the plugin's pods on the node are waiting for, in the cluster's own words."""
+        """Return why the plugin's pods on the node are waiting, as reported by the cluster."""
         with contextlib.suppress(GputaxError):
             for each in self._cluster.list("Pod", namespace=namespace):
                 state = state_of(each)

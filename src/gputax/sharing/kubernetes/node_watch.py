@@ -1,4 +1,4 @@
-"""One watch on one node: what it shows now, and waiting until it shows what it should."""
+"""One watch on one node: its current state, and waiting for a wanted state."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ class NodeWatch:
         self._cluster = cluster
         self._changed = threading.Condition()
         self._seen: list[NodeFacts] = []
-        """All that the node has shown: a state that lasts a moment, such as `pending`, must not be missed."""
+        """All states of the node: a short one, such as `pending`, must not be missed."""
         self._failure: BaseException | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._follow, name="node-watch", daemon=True)
         self._thread.start()
 
     def current(self) -> NodeFacts:
-        """Return the node as the API server last told."""
+        """Return the node as last reported by the API server."""
         self.position()
         return self._seen[-1]
 
     def position(self) -> int:
-        """Return how much was seen until now, from where `wait_for` may then look at everything that follows."""
+        """Return the number of states seen so far, from which `wait_for` can then check all later ones."""
         with self._changed:
             self._changed.wait_for(lambda: self._seen or self._failure, FIRST_NEWS_S)
             if self._failure is not None:
                 raise self._failure
             if not self._seen:
-                raise PreflightError(f"there is no news of node {self.name}", next_step="kubectl get nodes")
+                raise PreflightError(f"the watch reports nothing about node {self.name}", next_step="kubectl get nodes")
             return len(self._seen)
 
     def wait_for(self, missing: Callable[[NodeFacts], str], since: int, timeout_s: float, say: Say) -> str:
-        """Wait until nothing is missing, at most so long; return what still is.
+        """Wait until nothing is missing, for at most `timeout_s`; return what is still missing.
 
-        `missing` is asked of the state at `since` and of every one after it, and may raise to give up.
+        `missing` checks the state at `since` and every later one, and may raise to give up.
         """
         deadline = time.monotonic() + timeout_s
         looked_at, said = since - 1, ""

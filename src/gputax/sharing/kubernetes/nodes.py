@@ -1,4 +1,4 @@
-"""Find a cluster's GPU nodes, and who else is on them."""
+"""Find a cluster's GPU nodes, and the other pods on them."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ def listed_nodes(cluster: Cluster) -> list[NodeFacts]:
 
 
 def gpu_nodes(cluster: Cluster, named: str = "") -> list[NodeFacts]:
-    """Return the node that was named, else every usable one with a GPU, by name."""
+    """Return the named node, or all usable nodes with a GPU, sorted by name."""
     nodes = listed_nodes(cluster)
     if named:
         nodes = [node for node in nodes if node.name == named]
         if not nodes:
-            raise PreflightError(f"there is no node {named}", next_step="kubectl get nodes")
+            raise PreflightError(f"node {named} does not exist", next_step="kubectl get nodes")
         return nodes
     found = sorted((node for node in nodes if node.has_gpu and node.usable), key=lambda node: node.name)
     if not found:
         raise PreflightError(
             "no usable node offers a GPU",
             where=f"{len(nodes)} nodes of the cluster",
-            next_step="gputax doctor --env k8s; without a GPU: gputax share --env bare",
+            next_step="run gputax doctor --env k8s; without a GPU: gputax share --env bare",
         )
     return found
 
 
 def others_of_run(cluster: Cluster, node: str, run_id: str) -> Others | None:
-    """Return what the pods of others take of a node; None where they may not be listed."""
+    """Return the resources that other pods use on a node; None if we may not list them."""
     try:
         there = cluster.list("Pod", namespace="*", fields={"spec.nodeName": node})
     except ForbiddenError:

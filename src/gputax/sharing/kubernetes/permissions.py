@@ -1,4 +1,4 @@
-"""What `gputax share --env k8s` must be allowed beyond a run: nodes are the cluster's, so it is a role of its own."""
+"""The permissions that `gputax share --env k8s` needs in addition to a run; nodes need a separate ClusterRole."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from gputax.sharing.kubernetes.plugin_config import DEFAULT
 
 NODES_ROLE = "gputax-sharing"
 FILES_ROLE = "gputax-plugin-files"
-# The names under which NVIDIA's guide and `make install` keep the plugin's files.
+# The names of the plugin's ConfigMap in NVIDIA's guide and in `make install`.
 FILES_NAMES = (DEFAULT[1], "gputax-sharing")
 
 NODE_PERMISSIONS: tuple[Permission, ...] = (
     Permission("list", "nodes", "find the node with the GPU"),
-    Permission("get", "nodes", "read the labels that are to be put back"),
+    Permission("get", "nodes", "read the labels that are restored afterwards"),
     Permission("watch", "nodes", "see the node offer the technique"),
-    Permission("patch", "nodes", "label the node, and put its labels back"),
-    Permission("list", "pods", "see what else runs on the node, and who else holds its GPU"),
+    Permission("patch", "nodes", "label the node, and restore its labels"),
+    Permission("list", "pods", "see what else runs on the node and uses its GPU"),
     Permission("list", "daemonsets", "find the ConfigMap that the device plugin reads", group="apps"),
 )
 FILES_PERMISSIONS: tuple[Permission, ...] = (
     Permission("get", "configmaps", "see which files the device plugin has"),
-    Permission("patch", "configmaps", "add the techniques' files, and take them out again"),
-    Permission("delete", "configmaps", "remove it where it was made for them"),
+    Permission("patch", "configmaps", "add the techniques' files, and remove them again"),
+    Permission("delete", "configmaps", "delete it if it was created for them"),
 )
 
 
 def access_sharing() -> list[Manifest]:
-    """Return the opt-in roles, and the binding of the first to the account of kubernetes/access."""
+    """Return the opt-in roles, and the binding of the first to the service account of kubernetes/access."""
     nodes = [_rule(each) for each in NODE_PERMISSIONS]
     files = [{**_rule(each), "resourceNames": list(FILES_NAMES)} for each in FILES_PERMISSIONS]
-    # A name cannot be asked of an object that does not exist yet.
-    files.append(_rule(Permission("create", "configmaps", "make it where there is none")))
+    # RBAC cannot restrict `create` by name.
+    files.append(_rule(Permission("create", "configmaps", "create it if there is none")))
     binding: Manifest = {
         "apiVersion": f"{RBAC}/v1",
         "kind": "ClusterRoleBinding",
@@ -47,7 +47,7 @@ def _rule(permission: Permission) -> Manifest:
 
 
 def _joined(rules: list[Manifest]) -> list[Manifest]:
-    """Return the rules with those of one resource in one."""
+    """Merge the rules of each resource into one."""
     joined: list[Manifest] = []
     for rule in rules:
         same = [each for each in joined if {**each, "verbs": []} == {**rule, "verbs": []}]

@@ -1,4 +1,4 @@
-"""`k8s`, shared: a node's GPU is switched to a technique, tenants are pods on it, and the node is put back."""
+"""`k8s`, shared: switch a node's GPU to a technique, run tenants as pods there, and restore the node."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ class KubernetesShared:
         self._node = SharingNode(self._pods, options)
         self._switched: tuple[str, int] | None = None
         self._environments: dict[tuple[str, int, Setup], Kubernetes] = {}
-        """Kept from cell to cell: an environment ends what its earlier workers may have left in the pod."""
+        """Kept across cells: an environment kills what its earlier workers may have left in the pod."""
         self._kept: dict[str, str] = {}
         self._closed = False
 
     def impossible(self, technique: Technique, setup: Setup) -> PreflightError | None:
-        """Refuse a contradiction at once; what the cluster cannot offer is known when it is asked for it."""
+        """Raise for contradictory options; what the cluster cannot offer is known only when it is switched."""
         if technique.name == "proxy" and not driver_choice(setup).needed:
             raise UsageError(
-                "the GPU proxy carries the CUDA driver API, which models on the CPU do not use",
+                "the GPU proxy forwards the CUDA driver API, which models on the CPU do not use",
                 where="technique proxy",
-                next_step="--workload micro:operation, in a command of its own",
+                next_step="use --workload micro:operation, in a separate command",
             )
         return None
 
     def switch(self, technique: Technique, parts: int, say: Say) -> Switched:
-        """Bring the node to the technique and return when it really offers it."""
+        """Switch the node to the technique and return when it offers it."""
         started = time.monotonic()
         if self._switched != (technique.name, parts):
             self._pods.empty()
@@ -73,9 +73,11 @@ class KubernetesShared:
         return Switched(time.monotonic() - started, facts)
 
     def tenants(self, technique: Technique, count: int, parts: int, setup: Setup) -> list[Tenant]:
-        """Return the tenants: pods of one size, whatever their number; each is made when its worker is started."""
+        """Return the tenants: pods of the same size, however many; each is created when its worker starts."""
         if count > parts:
-            raise UsageError(f"{count} tenants of a device in {parts} parts", next_step=f"--slices {count}")
+            raise UsageError(
+                f"{count} tenants, but the device has only {parts} parts", next_step=f"use --slices {count}"
+            )
         self.impossible(technique, setup)
         size = self._node.tenant_size(parts, behind_proxy=technique.name == "proxy")
         threads = setup.threads or max(1, size.cpus if not size.millicpus else size.millicpus // 1000)
@@ -90,7 +92,7 @@ class KubernetesShared:
         ]
 
     def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
-        """Say what proves the technique over all tenants."""
+        """Return the evidence for the technique over all tenants."""
         if technique.name == "proxy":
             return proxy_group_evidence(tenants)
         node: NodeFacts = self._node.current()
@@ -99,11 +101,11 @@ class KubernetesShared:
         return technique_evidence(self._offer(technique), node, tenants, described, strangers)
 
     def files(self) -> dict[str, str]:
-        """Return manifests as applied, logs, and what the node showed under each technique."""
+        """Return manifests as applied, logs, and the node's facts under each technique."""
         return {**self._pods.files(), **self._node.files(), **self._kept}
 
     def close(self) -> None:
-        """Remove the tenants, put the node's labels and the plugin's files back; nothing can interrupt this."""
+        """Delete the tenants, restore the node's labels and the plugin's files; signals are ignored."""
         if self._closed:
             return
         self._closed = True

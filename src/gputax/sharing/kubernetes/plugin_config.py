@@ -1,4 +1,4 @@
-"""The ConfigMap from which the device plugin takes its files: found where it is mounted, and left as it was."""
+"""The ConfigMap with the device plugin's files: find it, add our files, and remove them afterwards."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gputax.errors import PreflightError, UsageError
 from gputax.kubernetes.client import Cluster, ForbiddenError
 from gputax.kubernetes.objects import APP, Manifest
 
-# The names of NVIDIA's own guide, for a plugin that is no DaemonSet of this cluster or may not be looked at.
+# The names in NVIDIA's guide, used if the plugin's DaemonSet does not exist or may not be read.
 DEFAULT = ("nvidia-device-plugin", "nvidia-plugin-configs")
-# What NVIDIA's chart and operator call the volume of the files that a label can choose from.
+# The volume name of the selectable files in NVIDIA's chart and operator.
 FILES_VOLUME = "available-configs"
 MADE_FOR = "gputax.dev/made-for"
 SHARING = "sharing"
@@ -19,7 +19,7 @@ SHARING = "sharing"
 
 @dataclass(frozen=True)
 class ConfigPlace:
-    """Where the files are."""
+    """The ConfigMap with the files."""
 
     namespace: str
     name: str
@@ -29,7 +29,7 @@ class ConfigPlace:
 
 
 def place_named(text: str) -> ConfigPlace:
-    """Read NAMESPACE/NAME."""
+    """Parse NAMESPACE/NAME."""
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name):
         raise UsageError(f"{text!r} is not NAMESPACE/NAME", next_step=f"e.g. --plugin-config {'/'.join(DEFAULT)}")
@@ -37,7 +37,7 @@ def place_named(text: str) -> ConfigPlace:
 
 
 def mounted_place(daemon_sets: Iterable[Manifest]) -> ConfigPlace | None:
-    """Return the ConfigMap that the device plugin mounts; None where no plugin is among them."""
+    """Return the ConfigMap that the device plugin mounts; None if there is no plugin."""
     plugins = []
     for each in daemon_sets:
         spec = ((each.get("spec") or {}).get("template") or {}).get("spec") or {}
@@ -49,7 +49,7 @@ def mounted_place(daemon_sets: Iterable[Manifest]) -> ConfigPlace | None:
                 return ConfigPlace(str(each["metadata"]["namespace"]), str(chosen))
     if plugins:
         raise PreflightError(
-            "the device plugin reads no ConfigMap, so it cannot be told to share",
+            "the device plugin mounts no ConfigMap, so sharing cannot be configured",
             where=f"DaemonSet {plugins[0]['namespace']}/{plugins[0]['name']}",
             next_step="install it with a configuration: make install-nvidia-device-plugin",
         )
@@ -57,13 +57,13 @@ def mounted_place(daemon_sets: Iterable[Manifest]) -> ConfigPlace | None:
 
 
 def _config_volumes(spec: Manifest) -> list[Manifest]:
-    """Return the volumes with files; the operator's plugin has another ConfigMap with its start script."""
+    """Return the volumes with configuration files; the operator's plugin has another ConfigMap for its start script."""
     volumes = [volume for volume in spec.get("volumes") or () if volume.get("configMap")]
     return [volume for volume in volumes if "entrypoint" not in volume["configMap"]["name"]]
 
 
 def find_place(cluster: Cluster, given: str) -> ConfigPlace:
-    """Return the plugin's ConfigMap: the one that was named, the mounted one, or NVIDIA's usual name."""
+    """Return the plugin's ConfigMap: the given one, the mounted one, or NVIDIA's default name."""
     if given:
         return place_named(given)
     try:
@@ -73,23 +73,23 @@ def find_place(cluster: Cluster, given: str) -> ConfigPlace:
 
 
 class PluginFiles:
-    """Our files in the plugin's ConfigMap: beside those of others, and gone at the end."""
+    """Our files in the plugin's ConfigMap, added next to existing ones and removed at the end."""
 
     def __init__(self, cluster: Cluster, place: ConfigPlace) -> None:
         self._cluster, self.place = cluster, place
         self._added: dict[str, str] = {}
 
     def add(self, files: Mapping[str, str]) -> Manifest | None:
-        """See that the files are there; returns the ConfigMap as applied, None where nothing had to change."""
+        """Add missing files; return the ConfigMap as applied, or None if nothing had to change."""
         try:
             there = self._cluster.get("ConfigMap", self.place.name, namespace=self.place.namespace) if files else None
         except ForbiddenError as error:
             raise PreflightError(error.what, where=error.where, next_step=self._access()) from error
-        lacking = missing_files(files, (there or {}).get("data") or {}, str(self.place))
-        if not lacking:
+        absent = missing_files(files, (there or {}).get("data") or {}, str(self.place))
+        if not absent:
             return None
-        # Remembered before it is sent, as everywhere.
-        self._added = {**self._added, **lacking}
+        # Stored before the request, so that an interrupt can still remove them.
+        self._added = {**self._added, **absent}
         try:
             return self._cluster.apply(config_map(self.place, self._added, made=there is None or _made_by_us(there)))
         except ForbiddenError as error:
@@ -100,11 +100,11 @@ class PluginFiles:
             raise PreflightError(
                 f"the device plugin's namespace does not exist: {error.what}",
                 where=f"ConfigMap {self.place}",
-                next_step="--plugin-config NAMESPACE/NAME names the ConfigMap that the plugin reads",
+                next_step="use --plugin-config NAMESPACE/NAME with the ConfigMap that the plugin reads",
             ) from error
 
     def remove(self) -> None:
-        """Take our files out again; a ConfigMap that was made for them goes whole. May be called twice."""
+        """Remove our files, or the whole ConfigMap if it was created for them; safe to call twice."""
         if not self._added:
             return
         there = self._cluster.get("ConfigMap", self.place.name, namespace=self.place.namespace)
@@ -121,21 +121,21 @@ class PluginFiles:
 
 
 def missing_files(wanted: Mapping[str, str], there: Mapping[str, str], where: str) -> dict[str, str]:
-    """Return the files that are not there yet; one that is there is left to its owner, and refused if it differs."""
+    """Return the files that do not exist yet; keep existing ones, and raise if one differs."""
     import yaml
 
     for key, text in wanted.items():
         if key in there and yaml.safe_load(there[key]) != yaml.safe_load(text):
             raise PreflightError(
-                f"the file {key} is there already and says something else than gputax needs",
+                f"the file {key} already exists with different content",
                 where=f"ConfigMap {where}",
-                next_step="rename or remove it: names that begin with gputax- are for gputax share",
+                next_step="rename or remove it: names that begin with gputax- are reserved for gputax share",
             )
     return {key: text for key, text in wanted.items() if key not in there}
 
 
 def config_map(place: ConfigPlace, files: Mapping[str, str], *, made: bool) -> Manifest:
-    """Return what is applied: by server-side apply the files of others stay."""
+    """Return the ConfigMap to apply; server-side apply keeps the files of others."""
     metadata: Manifest = {"name": place.name, "namespace": place.namespace}
     if made:
         metadata["labels"] = {"app.kubernetes.io/managed-by": APP}

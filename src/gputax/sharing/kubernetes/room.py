@@ -1,4 +1,4 @@
-"""How much of a node each tenant gets, so that all fit and each has the same, however many run; pure."""
+"""Each tenant's share of a node: equal sizes that fit, however many tenants run; pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gputax.kubernetes.nodes import VENDOR, NodeFacts
 from gputax.kubernetes.objects import Manifest, Size
 from gputax.kubernetes.quantity import quantity
 
-# What the system's pods ask for on a node, where they may not be listed.
+# The assumed share of other pods on a node if we may not list them.
 UNKNOWN_OTHERS = 0.2
 LEAST_MILLICPUS = 50
 LEAST_MEMORY_MB = 256
@@ -19,7 +19,7 @@ STEP_MILLICPUS = 10
 
 @dataclass(frozen=True)
 class Others:
-    """What the pods of others take of a node."""
+    """The resources that other pods request on a node."""
 
     millicpus: float = 0.0
     memory_mb: float = 0.0
@@ -27,7 +27,7 @@ class Others:
 
 
 def others_on(pods: Iterable[Manifest], run_id_label: str, run_id: str) -> Others:
-    """Add up what the pods on a node ask for; ours of this run are no others."""
+    """Add up the requests of the pods on a node, except those of this run."""
     millicpus = memory_mb = 0.0
     with_gpu = []
     for each in pods:
@@ -47,7 +47,7 @@ def others_on(pods: Iterable[Manifest], run_id_label: str, run_id: str) -> Other
 
 
 def tenant_size(node: NodeFacts, parts: int, others: Others | None, cpus: int, memory: str) -> Size:
-    """Return a tenant's size: what was asked for, else its part of what the node has left."""
+    """Return a tenant's size: as requested, or an equal share of what is left on the node."""
     total = quantity(node.allocatable.get("cpu", "0")) * 1000
     total_mb = quantity(node.allocatable.get("memory", "0")) / 2**20
     left = total * (1 - UNKNOWN_OTHERS) if others is None else total - others.millicpus
@@ -58,11 +58,11 @@ def tenant_size(node: NodeFacts, parts: int, others: Others | None, cpus: int, m
         raise PreflightError(
             f"{parts} tenants do not fit: {max(0.0, left) / 1000:.2f} CPUs and {max(0.0, left_mb):.0f} MiB are left",
             where=f"node {node.name}",
-            next_step="fewer --tenants, another --node, or end what else runs there: kubectl get pods -A -o wide",
+            next_step="use fewer --tenants or another --node, or stop other pods there: kubectl get pods -A -o wide",
         )
     whole = each_mb * 2**20 == quantity(memory)
     text = memory if whole else f"{int(each_mb)}Mi"
     if cpus or each >= 1000:
-        # Whole CPUs, because a kubelet can give those to a container alone.
+        # Whole CPUs, because a kubelet can reserve those for one container.
         return Size(cpus or each // 1000, text)
     return Size(1, text, millicpus=each)

@@ -1,4 +1,4 @@
-"""The pods of a run whose tenants start together: made by several threads, followed by one watch, gone on demand."""
+"""The pods of tenants that start together: created by several threads, followed by one watch, deleted on demand."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gputax.kubernetes.pods import DELETE_GRACE_S, GONE_TIMEOUT_S, ReadyPod, Run
 from gputax.kubernetes.watch import PodWatch, Say
 
 TENANT = "tenant"
-# Between two techniques with one resource name, labels and allocatable can show the new one while the kubelet still has
-# the old plugin's devices, which are unhealthy: it then rejects a pod for good that a second later would run.
+# Two techniques can have the same resource name. Labels and allocatable may then show the new one while the kubelet
+# still has the old plugin's unhealthy devices: it rejects a pod that would run a second later.
 REFUSED_AT_THE_NODE = "UnexpectedAdmissionError"
 ADMISSION_GRACE_S = 30.0
 
 
 class TenantPods(RunPods):
-    """The same, for threads: no two make the same name or a second watch, and nothing is made once the end began."""
+    """RunPods for several threads: unique names, a single watch, and no new pods once closing has begun."""
 
     def __init__(self, context: str, namespace: str, say: Say, run_id: str = "") -> None:
         super().__init__(context, namespace, say, run_id)
@@ -28,7 +28,7 @@ class TenantPods(RunPods):
         self._ended = False
 
     def ready(self, plan: PodPlan, timeout_s: float) -> ReadyPod:
-        """Return the pod of this plan; threads that ask for equal plans at the same time get one pod together."""
+        """Return the pod of this plan; concurrent calls with equal plans get the same pod."""
         with self._making:
             lock = self._of_plan.setdefault(repr(plan), threading.Lock())
         with lock:
@@ -39,38 +39,38 @@ class TenantPods(RunPods):
                 except PreflightError as error:
                     if REFUSED_AT_THE_NODE not in error.what or time.monotonic() > deadline or self._ended:
                         raise
-                self._say("the node's devices were just changing; the pod is made again")
+                self._say("the node's devices were changing; creating the pod again")
                 time.sleep(1)
 
     def empty(self) -> None:
-        """Delete all pods of the run and wait until they are gone: what a node is switched to must be free."""
+        """Delete all pods of the run and wait until they are gone, because a GPU in use cannot be switched."""
         for name in list(self._made):
             self.remove(name)
         self._ready.clear()
         for name in list(self._leaving):
             if not self._watching().wait_gone(name, GONE_TIMEOUT_S):
                 raise PreflightError(
-                    f"pod {name} did not go within {GONE_TIMEOUT_S:g} s, so the node cannot be switched",
+                    f"pod {name} was not deleted within {GONE_TIMEOUT_S:g} s, so the node cannot be switched",
                     where=f"namespace {self.cluster.namespace}",
                     next_step=self.cluster.kubectl("delete", "pod", name, "--force"),
                 )
             self._leaving.remove(name)
 
     def remove_left(self, run_id: str) -> None:
-        """Remove the tenants of a run that was killed."""
+        """Delete the tenants of a killed run."""
         labels = {"app.kubernetes.io/managed-by": APP, ROLE_LABEL: TENANT, RUN_LABEL: run_id}
         for left in self.cluster.list("Pod", labels=labels):
             name = str(left["metadata"]["name"])
-            self._say(f"removing pod {name}, left by a run that was killed")
+            self._say(f"deleting pod {name}, left by a killed run")
             self.cluster.delete("Pod", name, grace_s=DELETE_GRACE_S)
 
     def end_making(self) -> None:
-        """Make no further pod; returns after the creation that another thread may be in the middle of."""
+        """Create no more pods; waits for a creation that is in progress in another thread."""
         with self._making:
             self._ended = True
 
     def close(self) -> None:
-        """End as any run's pods do."""
+        """Delete all pods and close the connections."""
         with uninterrupted():
             self.end_making()
             super().close()
@@ -78,11 +78,11 @@ class TenantPods(RunPods):
     def _make(self, plan: PodPlan) -> Manifest:
         with self._making:
             if self._ended:
-                raise Interrupted("the experiment is ending: no further pod is made", where=f"pod {plan.name}")
+                raise Interrupted("the experiment is ending: no more pods are created", where=f"pod {plan.name}")
             return super()._make(plan)
 
     def _give_up(self, name: str) -> None:
-        if not self._ended:  # else `close` removes all of them
+        if not self._ended:  # otherwise `close` deletes all of them
             self.remove(name)
 
     def _watching(self) -> PodWatch:

@@ -1,4 +1,4 @@
-"""What makes a pod a tenant's: its share of the device, its labels, and metrics that Prometheus finds."""
+"""A tenant's pod: its share of the device, its labels and its metrics port for Prometheus."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class TenantShape:
 
     technique: str
     number: int
-    """From 1; it is a label too, so that equal tenants are pods of their own."""
+    """Counted from 1; also a label, so that equal tenants get separate pods."""
     size: Size
     node: str = ""
     offer: Offer | None = None
-    """None behind the proxy, where a tenant has no device of its own."""
+    """None with the proxy, where a tenant does not have its own device."""
 
     def shaped(self, plan: PodPlan) -> PodPlan:
         """Return the tenant's pod."""

@@ -55,7 +55,7 @@ def test_an_answer_that_is_none_is_an_error_that_says_how_to_start_one(
     answering: list[bytes], tmp_path: Path, answer: bytes
 ) -> None:
     answering.append(answer)
-    with pytest.raises(PreflightError, match="no GPU proxy answers here") as raised:
+    with pytest.raises(PreflightError, match="no GPU proxy answers") as raised:
         ProxyAddress(tmp_path / "s").status()
     assert "gputax proxy start" in raised.value.next_step
 

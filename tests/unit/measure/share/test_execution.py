@@ -235,13 +235,13 @@ def test_an_interrupt_before_the_first_cell_ended_promises_nothing(
 AGAIN = "the same command retries the failed cells; if memory is short, use fewer --tenants"
 
 
-@pytest.mark.parametrize(("words", "expected"), [("none", AGAIN), ("oops", f"{AGAIN}; its last words: oops")])
+@pytest.mark.parametrize(("words", "expected"), [("none", AGAIN), ("oops", f"{AGAIN}; last stderr output: oops")])
 def test_a_killed_worker_has_a_next_step(
     tmp_path: Path, play: Callable[[Play], list[str]], words: str, expected: str
 ) -> None:
     def killed(cell: ShareCell) -> SharedMeasurement:
         what = "the worker was killed by signal 9 (out of memory?) before it answered"
-        raise WorkerError(what, next_step=f"its last words: {words}")
+        raise WorkerError(what, next_step=f"last stderr output: {words}")
 
     play(killed)
     assert run(tmp_path / "o", PlayedPlace()).failures[0].next == expected

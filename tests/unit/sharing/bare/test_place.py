@@ -65,8 +65,8 @@ class TestTenants:
     ("technique", "setup", "complaint"),
     [
         (PROXY, MODEL, "models on the CPU do not use"),
-        (SHARED, OPERATION, "no workload micro"),
-        (QUOTA, Setup("yolos-small", device="cuda"), "no cuda"),
+        (SHARED, OPERATION, "does not support workload micro"),
+        (QUOTA, Setup("yolos-small", device="cuda"), "does not support cuda"),
     ],
 )
 def test_what_a_technique_cannot_run_is_refused(technique: Any, setup: Setup, complaint: str) -> None:
@@ -126,7 +126,7 @@ class TestQuotaEvidence:
             (told(PID, quota=None), {PID}, 0.25, 1e6, "sees a quota of None"),
             (told(PID, quota=2.0), {PID}, 0.25, 1e6, "sees a quota of 2.0"),
             (told(PID, quota=0.25), {PID}, None, 1e6, "the group's quota is None"),
-            (told(PID, quota=0.25), {PID}, 0.25, -1e6, "its quota did not hold"),
+            (told(PID, quota=0.25), {PID}, 0.25, -1e6, "its quota was not enforced"),
         ],
     )
     def test_each_lie_is_seen(
@@ -157,7 +157,7 @@ class TestGroupEvidence:
         ("technique", "second", "reason"),
         [
             (SHARED, ({"active": False, "reasons": ["held back"]}, told(2)), "tenant 2: held back"),
-            (SHARED, ({}, told(2)), "tenant 2: nothing proves it"),
+            (SHARED, ({}, told(2)), "tenant 2: no evidence"),
             (SHARED, ({"active": True}, told(1)), "the same process"),
             (SHARED, ({"active": True}, told(2, affinity=(1,))), "different cores"),
             (PROXY, ({**ALSO[0], "proxy_pid": 8}, told(2)), "2 proxies"),

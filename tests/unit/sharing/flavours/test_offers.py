@@ -167,9 +167,9 @@ def test_the_largest_profile_that_gives_enough_slices(memory_mb: str, product: s
 def test_a_profile_that_is_there_or_asked_for_is_taken() -> None:
     assert chosen_profile(node(None, **{"nvidia.com__mig-1g.12gb": "7"}), 7) == "1g.12gb"
     assert chosen_profile(node(), 7, "1g.10gb+me") == "1g.10gb+me"
-    with pytest.raises(UsageError, match="is no MIG profile"):
+    with pytest.raises(UsageError, match="is not a MIG profile"):
         chosen_profile(node(), 7, "10gb")
-    with pytest.raises(UsageError, match="at most 7 slices, 8 tenants"):
+    with pytest.raises(UsageError, match="at most 7 slices, but 8 tenants"):
         chosen_profile(node(), 8)
 
 
@@ -200,7 +200,7 @@ def test_gke_keeps_the_name_of_the_resource_and_its_own_number_of_clients() -> N
 @pytest.mark.parametrize(
     ("technique", "parts", "why", "command"),
     [
-        ("mps", 11, "is 10, 11 tenants were asked for", "gpu-sharing-strategy=mps,max-shared-clients-per-gpu=11"),
+        ("mps", 11, "is 10, but 11 tenants are requested", "gpu-sharing-strategy=mps,max-shared-clients-per-gpu=11"),
         (
             "time-slicing",
             7,
@@ -228,7 +228,7 @@ def test_what_is_unmet_is_told_in_the_node_s_own_values() -> None:
         "nvidia.com/device-plugin.config is not set, not gputax-time-slicing-7",
         "nvidia.com/gpu.sharing-strategy is not set, not time-slicing",
         "nvidia.com/gpu.replicas is not set, not 7",
-        "it offers 0 nvidia.com/gpu.shared, 7 are needed",
+        "it offers 0 nvidia.com/gpu.shared, but 7 are needed",
     ]
 
 
@@ -264,7 +264,7 @@ def test_the_plugin_s_config_map_is_found_where_it_is_mounted() -> None:
     bare = daemon_set("own", PLUGIN_IMAGE)
     assert mounted_place([other, bare, plugin]) == ConfigPlace("gpu-operator", "files")
     assert mounted_place([other]) is None
-    with pytest.raises(PreflightError, match="reads no ConfigMap"):
+    with pytest.raises(PreflightError, match="mounts no ConfigMap"):
         mounted_place([bare])
     assert place_named("a/b") == ConfigPlace("a", "b")
     with pytest.raises(UsageError, match="is not NAMESPACE/NAME"):

@@ -69,14 +69,14 @@ def test_the_pod_gets_one_share_on_the_node_that_has_them(api: KubeApi, shared: 
 
 def test_work_that_reached_no_gpu_says_so(api: KubeApi, shared: GpuNode, started: Started) -> None:
     evidence = started("k8s+time-slicing").evidence(described(only_pod(api)))
-    assert evidence.warning == "the work ran on the CPU: this says nothing of a GPU under time-slicing"
+    assert evidence.warning == "the work ran on the CPU: this says nothing about a GPU under time-slicing"
 
 
 @pytest.mark.parametrize(
     ("worker", "reason"),
     [
-        ({"mps": {"pipe_directory": "/mps"}}, "were under MPS"),
-        ({"visible": "void"}, "cannot be told which GPU"),
+        ({"mps": {"pipe_directory": "/mps"}}, "used MPS"),
+        ({"visible": "void"}, "unknown which GPU"),
         ({"gpus": [{"uuid": "GPU-1", "compute_mode": "exclusive-process"}]}, "compute mode is exclusive-process"),
     ],
 )
@@ -103,11 +103,11 @@ def test_a_node_that_was_switched_meanwhile_or_that_others_use_gives_no_number(
     stranger["spec"]["nodeName"] = NODE
     path = "/api/v1/namespaces/team/pods/trainer"
     api.put(path, stranger)
-    assert environment.evidence(told).reasons == ("other pods hold the same GPU: team/trainer",)
+    assert environment.evidence(told).reasons == ("other pods use the same GPU: team/trainer",)
     api.drop(path)
     shared.set({"nvidia.com/gpu.sharing-strategy": "none"}, {})
     (reason,) = environment.evidence(told).reasons
-    assert "the node no longer shows it: nvidia.com/gpu.sharing-strategy is none" in reason
+    assert "the node no longer offers it: nvidia.com/gpu.sharing-strategy is none" in reason
 
 
 def test_a_technique_that_no_node_has_is_refused_with_the_command_that_switches(
@@ -121,5 +121,5 @@ def test_a_technique_that_no_node_has_is_refused_with_the_command_that_switches(
 
 
 def test_a_pod_cannot_prove_its_nodes_technique_from_within() -> None:
-    with pytest.raises(UsageError, match="cannot prove from within that its node offers mps"):
+    with pytest.raises(UsageError, match="cannot prove from inside that its node offers mps"):
         environment_named("k8s+mps", options=EnvironmentOptions(inside=True))

@@ -88,7 +88,7 @@ def test_a_technique_that_never_becomes_ready_is_refused_in_the_cluster_s_words(
     with pytest.raises(PreflightError, match="mps was not offered within 2 s") as raised:
         place.bring_to("mps")
     assert "nvidia.com/gpu.sharing-strategy is none, not mps" in raised.value.what
-    assert "it offers 0 nvidia.com/gpu.shared, 7 are needed" in raised.value.what
+    assert "it offers 0 nvidia.com/gpu.shared, but 7 are needed" in raised.value.what
     assert "nvidia-device-plugin get pods" in raised.value.next_step
     place.close()
     assert CONFIG not in gpu.labels
@@ -96,7 +96,7 @@ def test_a_technique_that_never_becomes_ready_is_refused_in_the_cluster_s_words(
 
 def test_labels_that_claim_it_do_not_count_without_the_offer(api: KubeApi, place: Place) -> None:
     GpuNode(api, fault="labels-only")
-    with pytest.raises(PreflightError, match=r"offers 0 nvidia.com/gpu.shared, 7 are needed") as raised:
+    with pytest.raises(PreflightError, match=r"offers 0 nvidia.com/gpu.shared, but 7 are needed") as raised:
         place.bring_to("time-slicing")
     assert "sharing-strategy" not in raised.value.what
 
@@ -114,7 +114,7 @@ def test_mig_that_failed_is_told_at_once_and_an_old_failure_is_not_taken_for_it(
 
 def test_mig_without_the_operator_is_refused_before_anything_changes(api: KubeApi, place: Place) -> None:
     GpuNode(api)
-    with pytest.raises(PreflightError, match="cannot divide a GPU by MIG") as raised:
+    with pytest.raises(PreflightError, match="cannot partition a GPU with MIG") as raised:
         place.bring_to("mig")
     assert "nvidia-smi -i 0 -mig 1" in raised.value.next_step
     assert not [request for request in api.requests if request.startswith("PATCH")]
@@ -178,7 +178,7 @@ def test_what_a_killed_run_left_is_taken_over_and_its_labels_of_before_come_back
 @pytest.mark.parametrize(("host", "pid"), [("another-machine", 1), (platform.node(), 1)])
 def test_a_node_that_another_run_may_still_have_is_refused(api: KubeApi, place: Place, host: str, pid: int) -> None:
     gpu = killed(api, host, pid)
-    with pytest.raises(PreflightError, match="another experiment has the node") as raised:
+    with pytest.raises(PreflightError, match="another experiment is using the node") as raised:
         place.bring_to("time-slicing")
     assert f"annotate node {NODE} {OWNER}-" in raised.value.next_step
     assert gpu.labels[CONFIG] == "gputax-mps-7"
@@ -198,7 +198,7 @@ def test_the_files_of_others_stay_and_one_under_our_name_is_not_overwritten(api:
     place.node.put_back()
     assert api.objects[CONFIG_MAP]["data"] == theirs
     api.objects[CONFIG_MAP]["data"]["gputax-mps-7"] = "version: v1\n"
-    with pytest.raises(PreflightError, match="says something else than gputax needs"):
+    with pytest.raises(PreflightError, match="already exists with different content"):
         place.bring_to("mps")
 
 

@@ -87,7 +87,7 @@ def test_the_pods_of_fewer_tenants_are_those_of_more(api: KubeApi, place: Kubern
     place.switch(TIME_SLICING, 3, silent)
     three = made(place, place.tenants(TIME_SLICING, 3, 3, SETUP))
     assert made(place, place.tenants(TIME_SLICING, 1, 3, SETUP)) == three[:1]
-    with pytest.raises(UsageError, match="4 tenants of a device in 3 parts"):
+    with pytest.raises(UsageError, match="4 tenants, but the device has only 3 parts"):
         place.tenants(TIME_SLICING, 4, 3, SETUP)
 
 
@@ -131,7 +131,7 @@ def test_a_pod_that_a_thread_was_about_to_make_is_not_made_after_the_end(api: Ku
     (tenant,) = place.tenants(TIME_SLICING, 1, 3, SETUP)
     plan = kubernetes(tenant).plan()
     place._pods.end_making()
-    with pytest.raises(Interrupted, match="no further pod is made"):
+    with pytest.raises(Interrupted, match="no more pods are created"):
         place._pods.ready(plan, 5)
     assert api.named("Pod") == []
 
@@ -160,7 +160,7 @@ def test_the_technique_s_evidence_uses_what_the_node_shows_at_the_end(api: KubeA
     shown = place.evidence(TIME_SLICING, proofs, told)
     assert shown.active, shown.reasons
     assert shown.fact("reaches_device") is False
-    assert "says nothing of a GPU under time-slicing" in shown.warning
+    assert "says nothing about a GPU under time-slicing" in shown.warning
     watch = place._node._watch(NODE)
     since = watch.position()
     gpu.set({"nvidia.com/gpu.sharing-strategy": "none"}, {})
@@ -168,7 +168,7 @@ def test_the_technique_s_evidence_uses_what_the_node_shows_at_the_end(api: KubeA
     assert watch.wait_for(lambda node: "" if node.label(strategy) == "none" else "not yet", since, 10, silent) == ""
     lost = place.evidence(TIME_SLICING, proofs, told)
     assert lost.active is False
-    assert "the node no longer shows it: nvidia.com/gpu.sharing-strategy is none" in lost.reasons[0]
+    assert "the node no longer offers it: nvidia.com/gpu.sharing-strategy is none" in lost.reasons[0]
 
 
 def test_tenants_of_the_proxy_have_no_device_and_the_node_is_put_back_for_it(
@@ -183,7 +183,7 @@ def test_tenants_of_the_proxy_have_no_device_and_the_node_is_put_back_for_it(
     plans = [kubernetes(tenant).plan() for tenant in tenants]
     assert all(plan.tenant_of_proxy and not plan.size.gpus for plan in plans)
     assert len({repr(plan) for plan in plans}) == 3
-    with pytest.raises(UsageError, match="carries the CUDA driver API"):
+    with pytest.raises(UsageError, match="forwards the CUDA driver API"):
         place.tenants(PROXY, 1, 3, SETUP)
 
 

@@ -94,7 +94,7 @@ LACKS: dict[str, tuple[str, NodeFacts, str]] = {
         node({}, {"nvidia.com/gpu.shared": "4"}),
         "sharing-strategy is not set",
     ),
-    "labels without shares": ("mps", node(shares("mps", 4), {}), "it offers 0 nvidia.com/gpu, 1 are needed"),
+    "labels without shares": ("mps", node(shares("mps", 4), {}), "it offers 0 nvidia.com/gpu, but 1 are needed"),
     "slices that are not there yet": (
         "mig",
         node(
@@ -106,7 +106,7 @@ LACKS: dict[str, tuple[str, NodeFacts, str]] = {
     "a whole GPU where slices are called GPUs": (
         "mig",
         node({"nvidia.com/mig.strategy": "single"}, {"nvidia.com/gpu": "1"}),
-        "gpu.product is NVIDIA-A100-SXM4-80GB, which is no slice",
+        "gpu.product is NVIDIA-A100-SXM4-80GB, which is not a MIG slice",
     ),
     "a node pool for the other technique": (
         "mps",

@@ -55,7 +55,7 @@ def test_a_node_that_goes_on_rejecting_is_told(pods: TenantPods, monkeypatch: py
 
 
 def test_any_other_reason_is_told_at_once(pods: TenantPods, monkeypatch: pytest.MonkeyPatch) -> None:
-    kubelet = Kubelet("no node takes the pod: Insufficient nvidia.com/gpu.shared")
+    kubelet = Kubelet("the pod cannot be scheduled: Insufficient nvidia.com/gpu.shared")
     with pytest.raises(PreflightError, match="Insufficient"):
         answered(pods, monkeypatch, kubelet)
     assert kubelet.asked == 1
