@@ -67,8 +67,8 @@ def test_behind_the_proxy_tenants_run_operations_of_the_driver() -> None:
         (["--victim", "offline", "--aggressor", "compute"], 2, "unknown victim", "known: single-stream"),
         (["--aggressor", "noise"], 2, "unknown aggressor", "known: compute"),
         (["--tech", "proxy", "--workload", "resnet50"], 2, "models on the CPU do not use", "micro:operation"),
-        (["--tech", "cpu-shared", "--workload", "micro:launch"], 2, "no workload micro", "--tech proxy"),
-        (["--tech", "cpu-shared", "--device", "cuda"], 2, "it has no cuda", "--env k8s"),
+        (["--tech", "cpu-shared", "--workload", "micro:launch"], 2, "does not support workload micro", "--tech proxy"),
+        (["--tech", "cpu-shared", "--device", "cuda"], 2, "does not support cuda", "--env k8s"),
     ],
 )
 def test_mistakes(gputax: Gputax, tmp_path: Path, words: list[str], code: int, complaint: str, hint: str) -> None:
