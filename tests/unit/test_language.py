@@ -19,7 +19,7 @@ KINDS = {".c", ".h", ".md", ".mk", ".py", ".sh", ".toml", ".yaml"}
 HABITS: dict[str, tuple[str, int]] = {
     r"\bmend(s|ed|ing)?\b": ("fix", 4),
     r"\baloud\b": ("with a warning", 1),
-    r"\banew\b": ("again, from scratch", 9),
+    r"\banew\b": ("again, from scratch", 8),
     r"(?<!there )\b(is|are) no (?!longer|more|less|fewer|later|earlier|other)[a-z]": ("is not a", 29),
     r"\bso many (seconds|bytes|times)\b": ("N seconds", 1),
     r"\b(brings?|brought) [^.\n]*\bhome\b": ("download, collect", 2),

@@ -132,7 +132,7 @@ def isolation_table(experiment: Experiment) -> Table | None:
 
 
 def _isolation_console(table: Table) -> Table:
-    """Return the same for a console: what happened is a sentence below the table, which is no place for paragraphs."""
+    """Return the same for a console; the findings are sentences below the table, too long for its cells."""
     columns = tuple(replace(column, hidden=column.hidden or column.key == "text") for column in table.columns)
     rows = tuple(
         tuple(
