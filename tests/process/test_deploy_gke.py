@@ -62,7 +62,7 @@ def test_everything_from_nothing_to_results_and_away_again(cloud: Cloud) -> None
     before = len(cloud.calls())
     again = cloud.gputax(*DEPLOY)
     assert again.returncode == 0
-    assert "Results are home" in again.stdout
+    assert "Already collected" in again.stdout
     assert not [call for call in cloud.calls()[before:] if "create" in call]
 
     status = cloud.gputax("status", "--json")
@@ -411,7 +411,7 @@ def test_on_a_terminal_it_asks_and_no_means_no(cloud: Cloud) -> None:
         os.close(theirs)
     assert done.returncode == 3
     assert "Carry out this plan?" in done.stderr
-    assert "nothing was touched" in done.stderr
+    assert "nothing was changed" in done.stderr
     assert cloud.changing_calls() == []
 
 

@@ -21,12 +21,16 @@ MOST_TENANTS = 1000
 
 @click.command()
 @click.argument("results", default="")
-@click.option("--published", default="", metavar="NAME", help="Use a table that others published: a100-nos.")
+@click.option("--published", default="", metavar="NAME", help="Use a published table: a100-nos.")
 @click.option("--slo", multiple=True, metavar="NAME=TIME", help="mean, p50, p90 or p99, in us, ms or s: p99=50ms.")
 @click.option("--rate", type=AtLeast(0), help="Inferences per second that each tenant needs.")
-@click.option("--price", type=AtLeast(0), help="What the device costs for an hour, e.g. 3.67.")
+@click.option("--price", type=AtLeast(0), help="Price of the device per hour, e.g. 3.67.")
 @click.option("--currency", default="", help="The currency of --price, e.g. USD.")
-@click.option("--up-to", type=click.IntRange(1, MOST_TENANTS), help="Most tenants to look at. [default: as measured]")
+@click.option(
+    "--up-to",
+    type=click.IntRange(1, MOST_TENANTS),
+    help="Largest number of tenants to consider. [default: as measured]",
+)
 @click.option(
     "--fit", "fit_to", default="", metavar="1,3", help="Fit to these tenants only: the others check the model."
 )
@@ -68,11 +72,9 @@ def advise(
 
 def _source(results: str, published: str) -> str:
     if results and published:
-        raise UsageError("RESULTS and --published both name a source", next_step="use one of them")
+        raise UsageError("RESULTS and --published exclude each other", next_step="use one of them")
     if not results and not published:
-        raise UsageError(
-            "no results are named", next_step="gputax advise RESULTS --slo p99=50ms, or --published a100-nos"
-        )
+        raise UsageError("no results given", next_step="gputax advise RESULTS --slo p99=50ms, or --published a100-nos")
     return results or f"published:{published}"
 
 

@@ -42,12 +42,21 @@ _TIMES_NS = {"us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
     declared("precision"),
     declared("threads"),
     declared("weights"),
-    own("port", "Of /metrics; 0: any free.", 8000, least=0, most=65535, short=True, show_default=True, group=TENANTS),
+    own(
+        "port",
+        "Port of /metrics; 0: any free port.",
+        8000,
+        least=0,
+        most=65535,
+        short=True,
+        show_default=True,
+        group=TENANTS,
+    ),
     own("address", "Where /metrics listens.", "0.0.0.0", show_default=True, group=TENANTS),
     own("duration", "e.g. 90s or 10m. [default: until SIGTERM or Ctrl-C]", short=True, metavar="TIME"),
-    own("warmup", "Seconds that are not counted.", 1.0, least=0, show_default=True),
+    own("warmup", "Warm-up seconds that are not counted.", 1.0, least=0, show_default=True),
     own("rate", "Poisson arrivals per second: 20/s, 0.5. [default: a closed loop]", short=True, metavar="R/s"),
-    own("goodput", "Count what was done within e.g. 100ms.", short=True, metavar="TIME"),
+    own("goodput", "Count inferences that finish within this time, e.g. 100ms.", short=True, metavar="TIME"),
     own(
         "technique",
         "How the device is shared: a label only.",
@@ -55,7 +64,7 @@ _TIMES_NS = {"us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
         variable=TECHNIQUE_VARIABLE,
         group=TENANTS,
     ),
-    declared("seed", help="Of weights, inputs and arrivals."),
+    declared("seed", help="Seed of weights, inputs and arrivals."),
     as_json("Write the summary to stdout as JSON."),
 )
 @variable_options
@@ -98,7 +107,10 @@ def _plan(chosen: dict[str, Any]) -> TenantPlan:
     refuse_driver_contradictions("bare", setup)
     duration_s = seconds(chosen["duration"], "--duration") if chosen["duration"] else 0.0
     if chosen["duration"] and not duration_s:
-        raise UsageError("--duration 0 leaves no time", next_step="e.g. --duration 90s; without it there is no end")
+        raise UsageError(
+            "--duration 0 leaves no time to measure",
+            next_step="e.g. --duration 90s; without it the client runs until SIGTERM or Ctrl-C",
+        )
     rate_per_s = _rate(chosen["rate"]) if chosen["rate"] else 0.0
     from gputax.worker.tenant.client import TenantPlan
 
@@ -124,7 +136,7 @@ def _rate(text: str) -> float:
     if not rate:
         raise UsageError(f"--rate {text!r} is not a rate above zero", next_step=_RATES)
     if rate > MOST_PER_S:
-        raise UsageError(f"--rate {text!r} is more than {MOST_PER_S}/s, the most there is", next_step=_RATES)
+        raise UsageError(f"--rate {text!r} is more than {MOST_PER_S}/s, the maximum", next_step=_RATES)
     return rate
 
 

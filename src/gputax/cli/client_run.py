@@ -28,7 +28,7 @@ LIVE_EVERY_S = 0.5
 def run_client(plan: TenantPlan, target_ns: int, address: str, port: int, as_json: bool) -> int:
     """Serve metrics, run the tenant until its end, print its summary; the summary comes before an error, too."""
     metrics = TenantMetrics(Tally(target_ns))
-    server = MetricsServer(metrics, address, port)  # before the model is loaded: a taken port is told at once
+    server = MetricsServer(metrics, address, port)  # before the model is loaded: a port in use is reported at once
     course, voice = Course(), Voice()
     try:
         voice.say(f"metrics at {server.url}")

@@ -11,7 +11,7 @@ from gputax.errors import GputaxError
 
 @click.command()
 @click.option("--out", default="", help="The deployment's result directory. [default: the only one under results/]")
-@click.option("--json", "as_json", is_flag=True, help="Write what came home as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Write what was downloaded as JSON.")
 def collect(out: str, as_json: bool) -> None:
     """Write the Job's benchmark_results.json and its log to the result directory; again and again if you like.
 
@@ -29,7 +29,9 @@ def collect(out: str, as_json: bool) -> None:
         phase = job_state(tools.cluster().get("Job", action.job, namespace=action.namespace)).phase
         if phase == "active":
             raise GputaxError(
-                "the Job still runs", where=f"Job {action.job}", next_step="gputax status --watch, then gputax collect"
+                "the Job is still running",
+                where=f"Job {action.job}",
+                next_step="gputax status --watch, then gputax collect",
             )
         found = bring_home(tools, deployment, action, deployment.state.run_id, plan.lost_log)
         deployment.event("collected", source=found.source)

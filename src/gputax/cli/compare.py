@@ -40,14 +40,12 @@ _FORMAT_OF_SUFFIX = {".html": "html", ".md": "markdown", ".json": "json", ".txt"
     multiple=True,
     help="5%, latency_p99=2ms or proxy=3%; may be repeated. [default: the layer's own, and p99 +2 ms]",
 )
-@click.option(
-    "--suite", default="", metavar="NAME|FILE", help="Take the budgets of this suite where --budget is silent."
-)
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="[default: table, or as --out ends]")
+@click.option("--suite", default="", metavar="NAME|FILE", help="Suite that supplies the budgets not set with --budget.")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="[default: table, or by the suffix of --out]")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--out", type=click.Path(path_type=Path), help="File, or directory for comparison.json.")
-@click.option("--overwrite", is_flag=True, help="Replace what --out names.")
-@click.option("--force", is_flag=True, help="Show numbers of cells that are not comparable; the mark stays.")
+@click.option("--overwrite", is_flag=True, help="Overwrite the file that --out names.")
+@click.option("--force", is_flag=True, help="Show numbers of cells that are not comparable; they stay marked.")
 def compare(
     base: Path,
     others: tuple[Path, ...],
@@ -111,7 +109,9 @@ def _files(out: Path | None, format_name: str) -> dict[Path, str]:
     by_suffix = _FORMAT_OF_SUFFIX.get(out.suffix.lower(), format_name)
     # A text may hold any of them.
     if by_suffix != format_name and by_suffix != "table":
-        raise UsageError(f"--out {out.name} is no name for {format_name}", next_step="drop --format, or rename --out")
+        raise UsageError(
+            f"--out {out.name} does not fit the format {format_name}", next_step="drop --format, or rename --out"
+        )
     return {out: format_name}
 
 
@@ -121,7 +121,7 @@ def _refuse_overwriting(files: Iterable[Path], inputs: Sequence[Path], overwrite
             raise UsageError("a comparison is not written over results", where=str(path), next_step="another --out")
         if path.exists() and not overwrite:
             raise UsageError(
-                "this file is there already", where=str(path), next_step="choose another --out, or add --overwrite"
+                "this file already exists", where=str(path), next_step="choose another --out, or add --overwrite"
             )
 
 

@@ -39,30 +39,30 @@ CURRENT_OPTIONS = ("context", "device_plugin", "price_per_hour")
     own("memory", "Memory of the pod. [default: 4Gi; gke: 60 % of the machine's]", group=PLACE),
     own("image", f"A finished image. [default: gputax:{__version__}; gke: built and pushed]", short=True, group=PLACE),
     own("namespace", "Namespace of the Job.", "gputax", show_default=True, group=PLACE),
-    own("deadline", "When Kubernetes itself ends the Job.", "2h", show_default=True, group=PLACE),
-    own("idle-limit", "Every verb warns when a deployment is idle longer.", "2h", show_default=True, group=PLACE),
+    own("deadline", "Deadline after which Kubernetes ends the Job.", "2h", show_default=True, group=PLACE),
+    own("idle-limit", "Warn in every verb when a deployment is idle for longer.", "2h", show_default=True, group=PLACE),
     own("context", "current: the kubeconfig's context. [default: its current one]", group=PLACE),
     own(
         "device-plugin",
-        "current: whether NVIDIA's may be installed if missing.",
+        "current: whether to install NVIDIA's if it is missing.",
         True,
         negation="no-device-plugin",
         group=PLACE,
     ),
-    own("price-per-hour", "current: dollars per hour, to have it counted.", 0.0, least=0, group=PRICE),
-    own("project", "gke: project id. [default: gcloud's own setting]", short=True, group=GKE),
+    own("price-per-hour", "current: dollars per hour, for the cost estimate.", 0.0, least=0, group=PRICE),
+    own("project", "gke: project id. [default: gcloud's setting]", short=True, group=GKE),
     own("zone", "gke: zone.", "us-central1-a", short=True, show_default=True, group=GKE),
     own("machine", "gke: machine type. [default: n1-standard-4, or what the GPU comes with]", group=GKE),
-    own("accelerator", "gke: GPU type; T4 will do.", "nvidia-tesla-t4", short=True, show_default=True, group=GKE),
-    own("spot", "gke: Spot nodes, cheaper, may be taken away.", False, group=GKE),
+    own("accelerator", "gke: GPU type, e.g. T4.", "nvidia-tesla-t4", short=True, show_default=True, group=GKE),
+    own("spot", "gke: use Spot nodes: cheaper, may be preempted.", False, group=GKE),
     own("max-nodes", "gke: the pool scales from 0 to this.", 2, least=1, most=100, show_default=True, group=GKE),
     own("cluster", "gke: the cluster's name.", "gpu-benchmark-cluster", show_default=True, group=GKE),
     own("repository", "gke: Artifact Registry repository.", "gputax", show_default=True, group=GKE),
     own("builder", "gke: builds the image.", "docker", choices=("docker", "podman"), show_default=True, group=GKE),
     own("prices", "Your own price table (see docs/deploy.md). [default: ours, dated]", group=PRICE),
-    declared("dry-run", help="Write all manifests and commands; touch nothing."),
-    own("rerun", "Run the Job once more and replace its results.", False, group=OUTPUT),
-    own("yes", "Consent to the plan without a question.", False, short=True, group=OUTPUT),
+    declared("dry-run", help="Write all manifests and commands; change nothing."),
+    own("rerun", "Run the Job again and replace its results.", False, group=OUTPUT),
+    own("yes", "Carry out the plan without asking.", False, short=True, group=OUTPUT),
 )
 @click.pass_context
 def deploy(
@@ -71,7 +71,7 @@ def deploy(
     """Bring the benchmark to a cluster, run it there and bring its results home.
 
     First the plan: every command, the price per hour and the expected total. After an interrupt or a failure the same
-    command goes on from there. `gputax status` shows where it stands, `gputax destroy` takes it away.
+    command goes on from there. `gputax status` shows its state, `gputax destroy` deletes it.
     """
     if provider not in PROVIDERS:
         raise unknown_name("provider", provider, PROVIDERS)
@@ -88,7 +88,7 @@ def deploy(
         plan = _begin(provider, choices, deployment, chosen, rerun)
         if plan is None:
             click.echo(
-                f"Results are home: {results}/benchmark_results.json. Once more: --rerun. Remove: gputax destroy"
+                f"Already collected: {results}/benchmark_results.json. Use --rerun to repeat, gputax destroy to remove."
             )
             return
         _carry_out(plan, deployment, yes)
@@ -147,7 +147,7 @@ def _gke_choices(chosen: dict[str, Any], common: dict[str, Any], dry_run: bool) 
 
     if chosen["device"] != "cuda":
         raise UsageError(
-            "gke makes and pays GPU nodes; a CPU run needs none of them",
+            "gke creates GPU nodes, which cost money; a CPU run does not need them",
             where=f"--device {chosen['device']}",
             next_step=f"gputax deploy current --device {chosen['device']}, on a cluster that you have",
         )
@@ -185,7 +185,7 @@ def _show_dry_run(provider: str, choices: dict[str, Any], deployment: Deployment
     for path in write_plan(plan, deployment.path):
         click.echo(f"wrote {path}", err=True)
     if "PROJECT_ID" in plan.title:
-        click.echo("PROJECT_ID stands for your project: give it with --project", err=True)
+        click.echo("PROJECT_ID is a placeholder: set your project with --project", err=True)
     click.echo("Nothing was touched.", err=True)
 
 
@@ -237,6 +237,6 @@ def _carry_out(plan: Plan, deployment: Deployment, yes: bool) -> None:
 def ask_consent(question: str, next_step: str) -> None:
     """Ask on a terminal; elsewhere consent must be given in words."""
     if not sys.stdin.isatty():
-        raise PreflightError("there is no terminal to ask for consent", next_step=next_step)
+        raise PreflightError("cannot ask for confirmation: stdin is not a terminal", next_step=next_step)
     if not click.confirm(question, err=True):
-        raise PreflightError("no consent: nothing was touched", next_step=next_step)
+        raise PreflightError("not confirmed: nothing was changed", next_step=next_step)

@@ -9,11 +9,9 @@ from gputax.cli.options import seconds
 
 @click.command()
 @click.option("--out", default="", help="The deployment's result directory. [default: the only one under results/]")
-@click.option("--scale-to-zero", is_flag=True, help="Only the Job and the GPU nodes; the cluster stays.")
-@click.option(
-    "--if-idle", default="", metavar="TIME", help="For cron: only if nothing has happened for so long, e.g. 2h."
-)
-@click.option("--yes", is_flag=True, help="Consent without a question; --if-idle is consent.")
+@click.option("--scale-to-zero", is_flag=True, help="Delete only the Job and the GPU nodes; keep the cluster.")
+@click.option("--if-idle", default="", metavar="TIME", help="For cron: only if idle for at least this long, e.g. 2h.")
+@click.option("--yes", is_flag=True, help="Do not ask; implied by --if-idle.")
 def destroy(out: str, scale_to_zero: bool, if_idle: str, yes: bool) -> None:
     """Remove what `gputax deploy` made, in reverse order, and nothing that was there before.
 
@@ -35,15 +33,15 @@ def destroy(out: str, scale_to_zero: bool, if_idle: str, yes: bool) -> None:
         if if_idle:
             idle_s = teardown.idle_s(now())
             if idle_s < limit_s:
-                click.echo(f"{deployment.results}: in use or idle for {duration(idle_s)} only; nothing was removed")
+                click.echo(f"{deployment.results}: in use, or idle for only {duration(idle_s)}; nothing was removed")
                 return
         elif not yes:
-            what = "the Job and the GPU nodes of" if scale_to_zero else "all that gputax made for"
+            what = "the Job and the GPU nodes of" if scale_to_zero else "everything that gputax created for"
             ask_consent(f"Remove {what} {deployment.results} ({plan.title})?", "gputax destroy --yes")
         teardown.rescue()
         if scale_to_zero:
             teardown.scale_to_zero()
-            click.echo(f"{deployment.results}: no GPU node is needed any more; the rest stays: gputax cost")
+            click.echo(f"{deployment.results}: the Job and its GPU nodes are gone; the cluster remains: gputax cost")
         else:
             teardown.destroy()
-            click.echo(f"{deployment.results}: destroyed; results and logs stay on this disk")
+            click.echo(f"{deployment.results}: destroyed; results and logs are kept on this disk")

@@ -1,4 +1,4 @@
-"""`gputax doctor`: what is wrong here, and the command that mends it."""
+"""`gputax doctor`: diagnose this machine or cluster and suggest fixes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ COLOURS: dict[Status, str] = {"ok": "", "warn": "yellow", "fail": "red"}
 @click.command(cls=Verb)
 @options(
     own("env", f"One of {', '.join(ENVIRONMENTS)}.", "bare", short=True, show_default=True, key="environment"),
-    declared("out", help="Where results would go.", default="results", show_default=True),
-    own("resolution", "Run a short A/A: the smallest overhead this machine can resolve.", False, short=True),
+    declared("out", help="Directory for results.", default="results", show_default=True),
+    own("resolution", "Measure A against A: the smallest overhead this machine can resolve.", False, short=True),
     declared("workload", help="With --resolution: what runs."),
     declared("engine", help="With --resolution: what executes it. [default: onnx; micro: driver]"),
     own("max-time", "With --resolution: seconds.", 30.0, least=3, short=True, show_default=True),
     as_json("Write findings and facts as JSON."),
-    declared("device", help="k8s: cuda asks for a GPU."),
+    declared("device", help="k8s: cuda requests a GPU."),
 )
 @place_options
 @variable_options
@@ -57,7 +57,7 @@ def doctor(
     options: EnvironmentOptions,
     **measured: Any,
 ) -> None:
-    """Look for what would spoil or stop a measurement here, with the command that mends it.
+    """Check for anything that would distort or stop a measurement, and suggest a command that fixes it.
 
     Exits with 3 if anything stops a measurement.
     """
@@ -165,7 +165,7 @@ def sentences(found: Resolution, environment: str, workload: str, engine: str) -
         minutes = minutes_for(found, target)
         lines.append(f"  ±{target:g} % (decides a budget of {4 * target:g} %) takes about {duration(60.0 * minutes)}")
     if not found.contains_zero:
-        lines.append("  The interval leaves out zero although both sides are equal: something disturbs this machine.")
+        lines.append("  The interval excludes zero although both sides are equal: something disturbs this machine.")
     return lines
 
 

@@ -33,7 +33,7 @@ LACKING = ("unfinished", "failed-cell")
     declared("scenario", help=f"One of {', '.join(SCENARIOS)}.", default="single-stream", show_default=True),
     declared("batch", help="Batch of offline and saturate.", short=False),
     declared("engine", help="Engine of both sides, with :KEY=VALUE,… [default: onnx; micro: driver]"),
-    own("engine-b", "Another engine for B: the difference is then what is measured.", group=SETUP),
+    own("engine-b", "Another engine for B, to measure the difference between engines.", group=SETUP),
     declared("device"),
     declared("libcuda"),
     declared("precision"),
@@ -41,7 +41,7 @@ LACKING = ("unfinished", "failed-cell")
     declared("budget"),
     declared(
         "suite",
-        help="Take the budgets of this suite where --budget is silent.",
+        help="Suite that supplies the budgets not set with --budget.",
         default="",
         metavar="NAME|FILE",
         short=False,
@@ -49,7 +49,7 @@ LACKING = ("unfinished", "failed-cell")
         group=VERDICT,
     ),
     own("width", "Stop at this half-width of the interval, e.g. 1%. [default: budget / 4]", group=VERDICT),
-    own("max-time", "Seconds, A/A included.", 120.0, short=True, least=5, show_default=True),
+    own("max-time", "Time limit in seconds, A/A included.", 120.0, short=True, least=5, show_default=True),
     own("control", "Measure A against itself first.", True, negation="no-control", group=VERDICT),
     declared("seed"),
     declared("stall-timeout"),
@@ -57,7 +57,7 @@ LACKING = ("unfinished", "failed-cell")
     as_json("Write the comparison to stdout instead of the table."),
     own(
         "for-a",
-        "An option of the place for A alone, e.g. cpus=2.",
+        "A placement option for A only, e.g. cpus=2.",
         None,
         group=PLACE,
         multiple=True,
@@ -71,7 +71,7 @@ def duet(
     a: str, b: str, workload: str, width: str, max_time: float, stall_timeout: float, out: str, as_json: bool,
     **chosen: Any,
 ) -> int:  # fmt: skip
-    """Say what B costs over A: pairs in random order, an interval, a verdict against the budget.
+    """Measure what B costs over A: pairs in random order, an interval, and a verdict against the budget.
 
     Exits with 0 (pass), 6 (over budget) or 7 (inconclusive).
     """

@@ -41,7 +41,7 @@ def _never_fail_on_output() -> None:
 
 
 def _own(words: list[str]) -> list[str]:
-    """Return what stands before `--`; the rest is a program of the user's and not ours to read."""
+    """Return the arguments before `--`; the rest is the user's program and is not parsed."""
     return words[: words.index("--")] if "--" in words else words
 
 

@@ -23,7 +23,7 @@ def models() -> None:
 
 
 @models.command("list")
-@click.option("--verify", is_flag=True, help="Read each file whole and compare its sha256.")
+@click.option("--verify", is_flag=True, help="Verify the sha256 of each file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_command(verify: bool, as_json: bool) -> None:
     """Show what is in the model store, and what could be."""
@@ -43,7 +43,7 @@ def list_command(verify: bool, as_json: bool) -> None:
 @click.argument("workloads", nargs=-1, required=True)
 @click.option("--precision", type=click.Choice(["fp32", "fp16"]), default="fp32", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=7, show_default=True)
-@click.option("--force", is_flag=True, help="Write the files anew even if they are as they should be.")
+@click.option("--force", is_flag=True, help="Write the files again even if they are valid.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def build(workloads: tuple[str, ...], precision: str, seed: int, force: bool, as_json: bool) -> None:
     """Write seeded weights for WORKLOADS; no download."""

@@ -141,7 +141,7 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def variable_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that stand for environment variables; while the verb runs, the variables say what they say."""
+    """Add the options that set environment variables while the verb runs."""
 
     @wraps(command)
     def wrapped(*words: Any, **chosen: Any) -> Any:
@@ -209,14 +209,14 @@ def counts(text: str, option: str, example: str = "1,8,32") -> tuple[int, ...]:
             f"--{option} {text!r} is not a list of whole numbers", next_step=f"e.g. --{option} {example}"
         ) from error
     if any(value < 1 for value in values):
-        raise UsageError(f"--{option} {text!r} holds a number below 1", next_step=f"e.g. --{option} {example}")
+        raise UsageError(f"--{option} {text!r} contains a number below 1", next_step=f"e.g. --{option} {example}")
     return once(values, option)
 
 
 def once(values: tuple[T, ...], kind: str) -> tuple[T, ...]:
     """Refuse a value that comes twice."""
     if len(set(values)) != len(values):
-        raise UsageError(f"--{kind} names {values!r}: each may come once")
+        raise UsageError(f"--{kind} names {values!r}: each may be given once")
     return values
 
 

@@ -40,7 +40,7 @@ def proxy() -> None:
 
 
 @proxy.command()
-@click.option("--socket", "path", default="", help="Where tenants connect. [default: a directory of yours alone]")
+@click.option("--socket", "path", default="", help="Socket that tenants connect to. [default: in a private directory]")
 @click.option("--backend", default="", metavar="PATH", help="The driver it uses, as a file or its directory.")
 @click.option("--device", default="auto", show_default=True, help="Without --backend: auto, cuda or software.")
 @click.option("--memory-mb", default=0, type=click.IntRange(0), help="Device memory of each tenant. [default: all]")
@@ -54,10 +54,10 @@ def proxy() -> None:
     show_default=True,
     show_envvar=True,
     type=click.Choice(SPIN),
-    help="How both sides wait.",
+    help="How client and proxy wait for each other.",
 )
-@click.option("--mode", default="0600", show_default=True, help="Permissions of the socket: who may connect.")
-@click.option("--foreground", is_flag=True, help="Stay here until it ends.")
+@click.option("--mode", default="0600", show_default=True, help="Permissions of the socket.")
+@click.option("--foreground", is_flag=True, help="Run in the foreground.")
 def start(path: str, backend: str, device: str, foreground: bool, **limits: Any) -> int:
     """Start a proxy, and say how tenants connect and how it is stopped."""
     if device not in DEVICES or device == "cpu":
@@ -128,7 +128,7 @@ def _refuse_foreign(directory: Path) -> None:
     facts = directory.lstat()
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o022:
         raise PreflightError(
-            "this directory is not yours alone, so that others could take the place of the proxy",
+            "this directory is not private: other users could replace the proxy's socket",
             where=str(directory),
             next_step="remove it, or choose another place with --socket",
         )

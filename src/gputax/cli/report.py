@@ -30,7 +30,7 @@ def report(directories: tuple[str, ...], out: str, kind: str, as_json: bool, ove
     """Report on runs, comparisons and sharing experiments: from their files alone, offline.
 
     DIR is a result directory, a directory of result directories, or a comparison's file. Name several to see them
-    together: runs bring distributions and telemetry, comparisons bring verdicts. A report of gputax is written anew
+    together: runs bring distributions and telemetry, comparisons bring verdicts. A report of gputax is rewritten
     in place; any other file stays. With several DIRs report.html goes into the present directory. svg is the first
     chart of the page alone.
     """
@@ -60,7 +60,7 @@ def _format(kind: str, as_json: bool, out: str) -> Format:
 
 
 def _default_path(directories: tuple[str, ...]) -> Path:
-    """Beside the results it shows; where these lie in several places, where the user stands."""
+    """Beside the results it shows; in the current directory if there are several."""
     only = Path(directories[0])
     if len(directories) > 1:
         return Path("report.html")

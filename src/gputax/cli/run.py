@@ -47,7 +47,7 @@ EXIT_INVALID = 5
     declared("threads"),
     declared("weights"),
     own("dataset", "ImageNet-style folder with val_map.txt instead of synthetic inputs.", group=SETUP),
-    own("qps", "Server: arrivals per second. [default: found]", 0.0, group=SERVER, least=0),
+    own("qps", "Server: arrivals per second. [default: chosen by a probe]", 0.0, group=SERVER, least=0),
     own("find-peak", "Server: find the highest valid rate, with repeated probes.", False, group=SERVER),
     own(
         "bound-ms", "Server: latency bound of the suite's percentile. [default: workload's]", 0.0, group=SERVER, least=0
@@ -59,7 +59,7 @@ EXIT_INVALID = 5
     declared("stall-timeout"),
     declared("dry-run"),
     as_json("Write the run record to stdout instead of the table."),
-    own("result-block", "End with the block that `gputax compare` reads in a log.", False, group=OUTPUT),
+    own("result-block", "Append the block that `gputax compare` reads from a log.", False, group=OUTPUT),
 )
 @place_options
 @variable_options

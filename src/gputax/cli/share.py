@@ -55,7 +55,7 @@ _TENANTS = ",".join(map(str, DEFAULT_TENANTS))
         group=TENANTS,
     ),
     own("tech", f"Comma list of {', '.join(TECHNIQUES)}. [default: those of the place]", short=True, group=TENANTS),
-    own("tenants", "Comma list: how many at once.", _TENANTS, short=True, show_default=True, group=TENANTS),
+    own("tenants", "Comma list: tenants at a time.", _TENANTS, short=True, show_default=True, group=TENANTS),
     declared(
         "workload",
         help="What each tenant runs. [default: yolos-small; micro:operation behind the proxy]",
@@ -69,13 +69,13 @@ _TENANTS = ",".join(map(str, DEFAULT_TENANTS))
     declared("weights"),
     declared("libcuda"),
     declared("batch", short=False),
-    own("repeats", "Each with new processes.", 5, least=1, show_default=True, short=True, group=TENANTS),
+    own("repeats", "Repeats, each with new processes.", 5, least=1, show_default=True, short=True, group=TENANTS),
     own("window", "How long all tenants run together. [default: 10s; 2s beside neighbours]", short=True, group=TENANTS),
-    own("warmup", "What is dropped before that.", "2s", show_default=True, group=TENANTS),
+    own("warmup", "Warm-up that is dropped before that.", "2s", show_default=True, group=TENANTS),
     own("slices", "Parts of the device. [default: most tenants]", 0, least=0, group=TENANTS),
     declared("seed"),
     own("proxy-memory-mb", "bare, proxy: memory quota of a tenant.", 0, least=0, group=TENANTS),
-    own("prometheus", "Hold the mean against what Prometheus says of it.", metavar="URL", group=TENANTS),
+    own("prometheus", "Compare the mean with what Prometheus reports.", metavar="URL", group=TENANTS),
     own("victim", "Scenario of the tenant that is measured beside neighbours: single-stream.", group=TENANTS),
     own("aggressor", f"Its neighbours, one after the other: {', '.join(KINDS)}.", short=True, group=TENANTS),
     declared("out", help="Result directory. [default: results/share-ENV-TIME, or the unfinished one]"),
@@ -163,7 +163,7 @@ def share_plan(place: str, chosen: dict[str, Any]) -> SharePlan:
 def _aggressors(victim: str, aggressor: str) -> tuple[str, ...]:
     if victim and not aggressor:
         scenario_named(victim, "victim", VICTIMS)
-        raise UsageError("--victim names no neighbour to measure it beside", next_step=f"--aggressor {','.join(KINDS)}")
+        raise UsageError("--victim needs a neighbour to measure beside", next_step=f"--aggressor {','.join(KINDS)}")
     return names(aggressor, "aggressor", KINDS) if aggressor else ()
 
 
@@ -173,7 +173,7 @@ def _refuse_ignored(plan: SharePlan, options: EnvironmentOptions, chosen: dict[s
         _refuse_options_of_a_cluster(options, chosen["threads"])
     if chosen["proxy_memory_mb"] and (plan.place != "bare" or "proxy" not in plan.techniques):
         raise UsageError(
-            "--proxy-memory-mb is for the GPU proxy of this machine, which is not asked for",
+            "--proxy-memory-mb applies to the GPU proxy of this machine, which was not requested",
             next_step="add --env bare --tech proxy, or drop it",
         )
     if chosen["prometheus"]:
@@ -186,7 +186,7 @@ def _refuse_options_of_a_cluster(options: EnvironmentOptions, threads: int) -> N
         if getattr(options, field.name) not in (getattr(default, field.name), field.default):
             name = PLACE_OPTIONS[field.name].name
             raise UsageError(
-                f"--{name} says something of a container or a cluster; the environment bare has neither",
+                f"--{name} applies to a container or a cluster; the environment bare has neither",
                 next_step="add --env k8s, or drop it",
             )
 

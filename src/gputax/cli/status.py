@@ -1,4 +1,4 @@
-"""`gputax status`: where a deployment stands."""
+"""`gputax status`: the state of a deployment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 @click.command()
 @click.option("--out", default="", help="The deployment's result directory. [default: the only one under results/]")
-@click.option("--watch", is_flag=True, help="Show it again and again until the deployment has ended.")
+@click.option("--watch", is_flag=True, help="Repeat until the deployment has ended.")
 @click.option("--interval", default=5.0, show_default=True, type=click.FloatRange(0.2), help="With --watch: seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON; with --watch one document per line.")
 def status(out: str, watch: bool, interval: float, as_json: bool) -> None:

@@ -18,12 +18,15 @@ GROUPED: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Compare": {
         "compare": ("gputax.cli.compare:compare", "Compare results on disk; weaker than a duet."),
-        "report": ("gputax.cli.report:report", "Make the page, the table or the data of results on disk."),
-        "advise": ("gputax.cli.advise:advise", "Say which technique and how many tenants meet a latency target."),
+        "report": ("gputax.cli.report:report", "Write a report of results on disk: page, table or data."),
+        "advise": ("gputax.cli.advise:advise", "Find the technique and number of tenants that meet a latency target."),
     },
     "Share": {
-        "share": ("gputax.cli.share:share", "Let tenants share a device: techniques compared, or noisy neighbours."),
-        "client": ("gputax.cli.client:client", "Run one tenant: constant inferences, with metrics for Prometheus."),
+        "share": (
+            "gputax.cli.share:share",
+            "Share a device between tenants: compare techniques, or add noisy neighbours.",
+        ),
+        "client": ("gputax.cli.client:client", "Run one tenant: constant load, with metrics for Prometheus."),
     },
     "Cluster": {
         "deploy": ("gputax.cli.deploy:deploy", "Run the benchmark on a Kubernetes cluster and download the results."),
@@ -35,7 +38,7 @@ GROUPED: dict[str, dict[str, tuple[str, str]]] = {
     "Maintain": {
         "doctor": ("gputax.cli.doctor:doctor", "Diagnose this machine or cluster and suggest fixes."),
         "models": ("gputax.cli.models:models", "List, build or download the workloads' model files."),
-        "proxy": ("gputax.cli.proxy:proxy", "Start the GPU proxy on this node, or show who uses it."),
+        "proxy": ("gputax.cli.proxy:proxy", "Start the GPU proxy on this node, or show its tenants."),
         "exec": ("gputax.cli.exec:exec_", "Run any program in an environment, e.g. behind the GPU proxy."),
     },
 }

@@ -48,7 +48,7 @@ class LayerAnswer:
     decisive: Compared
     """The metric that decides: the worst verdict, and of those the nearest to or furthest over its budget."""
     typical: Compared
-    """The metric that stands for the layer: what its user feels, and the same one in every layer that has it."""
+    """The metric that represents the layer: what its user notices, and the same one in every layer that has it."""
 
     @property
     def hidden(self) -> bool:
@@ -84,7 +84,7 @@ def _has_number(row: Compared) -> bool:
 
 
 def _felt(key: MetricKey) -> tuple[int, ...]:
-    """Return the place of a metric among those that may stand for a layer, the best first."""
+    """Return the rank of a metric among those that may represent a layer, the best first."""
     workload, scenario, batch_size, metric = key
     by_workload = 0 if workload not in OPERATIONS else 1 if workload == TYPICAL_OPERATION else 2
     order = RATE_ORDER if scenario in ("offline", "saturate") else LATENCY_ORDER
@@ -176,7 +176,7 @@ def _single(answer: LayerAnswer) -> str:
         case "not comparable":
             return f"{pair.other.label} cannot be compared with {pair.base.label}: {reason(metric)}."
     if cost == wording.DASH:
-        return f"Undecided, what {pair.other.label} costs over {pair.base.label}: {metric.reason}."
+        return f"Undecided what {pair.other.label} costs over {pair.base.label}: {metric.reason}."
     return f"{head}: undecided against its budget of {budget}{_still_needed(answer.typical)}.{also}"
 
 
@@ -189,7 +189,7 @@ def _not_judged(pair: Pair) -> str:
 def _still_needed(row: Compared) -> str:
     needed, measured = row.metric.pairs_needed, row.metric.pairs
     if not row.metric.paired:
-        return "; measured unpaired, which is weaker: `gputax duet` can decide"
+        return "; measured unpaired (weaker): `gputax duet` can decide"
     if needed is None or measured is None:
         return ""
     return f"; about {needed:,} pairs would decide, {measured:,} are measured"
@@ -232,9 +232,7 @@ def _tally(pair: Pair) -> str:
 
 
 def _layer_notes(answers: Sequence[LayerAnswer]) -> tuple[str, ...]:
-    notes = ["A layer fails with its worst metric; the table below has all of them."]
+    notes = ["A layer fails if any metric fails; the table below lists all of them."]
     if any(not answer.decisive.metric.paired for answer in answers):
-        notes.append(
-            "Unpaired: not measured in alternation, so what changed between the runs is in the number; weaker."
-        )
+        notes.append("Unpaired (weaker): changes between the runs are part of the number.")
     return tuple(notes)

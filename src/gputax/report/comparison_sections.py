@@ -18,7 +18,8 @@ from gputax.report.sources import ComparisonSource
 from gputax.results.documents.comparison import PairSeries
 
 OVERHEAD_CAPTION = (
-    "Dot: the overhead. Pale bar: its 95 % interval. Dark tick: the budget. Green pass, red fail, amber open."
+    "Dot: the overhead. Pale bar: its 95 % interval. Dark tick: the budget. Green: pass, red: fail, "
+    "amber: inconclusive."
 )
 WATERFALL_CAPTION = (
     "Each bar begins where the layer below it ends and is as long as its own cost; the thin line is that cost's 95 % "
@@ -27,7 +28,7 @@ WATERFALL_CAPTION = (
 DERIVED_CAPTION = " Blue steps are derived from two comparisons and not judged."
 PAIRS_CAPTION = (
     "Each dot is one pair. The blue band is the 95 % interval of the mean, the dashed line the budget. The two "
-    "orders should mix: one above the other would mean that going first matters."
+    "orders should mix: if one lies above the other, order matters."
 )
 
 

@@ -55,8 +55,8 @@ CONSOLE_COLUMNS = (
     Column("pairs", "pairs", align="right", spare=1),
 )
 UNITS = {"samples/s": "/s"}
-PAIRED_WORDS = "; in pairs it is the mean of each pair's own ratio."
-UNPAIRED_NOTE = "Unpaired (weaker): what changed on the machine between the two runs is not in the interval."
+PAIRED_WORDS = "; in pairs it is the mean of the pairs' ratios."
+UNPAIRED_NOTE = "Unpaired (weaker): the interval does not cover changes on the machine between the two runs."
 
 
 def metrics_table(pair: Pair) -> Table:

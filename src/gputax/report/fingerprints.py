@@ -62,7 +62,7 @@ class _Side:
     facts: dict[str, str]
 
     def agrees(self, other: _Side) -> bool:
-        """Whether both may be one: the same place, and no fact told differently."""
+        """Whether both may be one: the same place, and no contradicting fact."""
         same = (self.label, self.device) == (other.label, other.device)
         return same and all(self.facts.get(fact, value) == value for fact, value in other.facts.items())
 

@@ -13,8 +13,8 @@ from gputax.results.documents.comparison import ComparedMetric, Verdict
 from gputax.stats.estimates import log_of_percent, percent_of_log
 
 DERIVED_NOTE = (
-    "Derived: not compared directly with the layer below, but each with the same base; the interval joins both (MOVER, "
-    "as if independent, which is on the safe side where they share the base)."
+    "Derived: computed from two comparisons with the same base; the interval combines both (MOVER, as if independent, "
+    "which is conservative where they share the base)."
 )
 
 

@@ -61,7 +61,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
     most_shown: int | None = None
-    """So many rows at most for people; programs get all of them, and a note says so."""
+    """At most this many rows for people; programs get all of them, and a note says so."""
     console: tuple[Table, ...] = ()
     """What a console shows in its place: the same cells in fewer columns, or in other units."""
     detail: bool = False
@@ -69,7 +69,7 @@ class Table:
     headless: bool = False
     """A list of names and texts, which needs no headings."""
     grouped: bool = False
-    """Rows that share their first cell stand below it on a console."""
+    """On a console, rows that share their first cell are listed below it."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -178,7 +178,7 @@ class KeyNumber:
     text: str
     label: str
     device: str
-    """Told beside it where the report has several."""
+    """Shown with it where the report has several."""
 
 
 @dataclass(frozen=True)

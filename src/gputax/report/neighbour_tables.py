@@ -35,12 +35,14 @@ ISOLATION_COLUMNS = (
     Column("device", "device", hidden=True),
     Column("directory", "document", hidden=True),
 )
-SLOWDOWN_NOTE = "Slowdown of the measured tenant's mean latency, in pairs of alone and beside; positive is slower."
+SLOWDOWN_NOTE = (
+    "Slowdown of the measured tenant's mean latency, in pairs (alone, beside a neighbour); positive is slower."
+)
 NOT_TRIED = "not tried"
 BY_NATURE = "by nature of the stand-in"
 NATURE_NOTE = (
     "By nature of the stand-in: its tenants are processes of one user, and Linux lets a user read its own processes. "
-    "That says nothing of a technique of GPUs."
+    "This does not apply to GPU sharing techniques."
 )
 
 

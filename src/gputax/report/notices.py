@@ -28,15 +28,15 @@ from gputax.results.documents.sharing import NeighbourRow, SharingRecord
 EXPLAINED_BY_TABLES = ("too-few-samples",)
 SHORT_TEXT = 70
 NOT_ACTIVE = Fact("the layer was not active while it was measured.", "fail")
-UNCHECKED = "The figures are those of the document, and cannot be computed again."
-UNPAIRED = "Unpaired comparison, which is weaker: `gputax duet` measures both sides in alternation."
+UNCHECKED = "The figures are those stored in the document and cannot be recomputed."
+UNPAIRED = "Unpaired comparison (weaker): `gputax duet` measures both sides in alternation."
 NOTHING_COMPARED = (
     "No verdict: nothing was compared. `gputax compare A B` judges results on disk, `gputax duet` measures in pairs."
 )
 
 
 def facts_of(sources: Sources) -> tuple[Fact, ...]:
-    """Return what stands right below the answer."""
+    """Return the lines directly below the answer."""
     found = [source.comparison.resolution for source in sources.comparisons if source.comparison.resolution is not None]
     facts = _resolutions(list(dict.fromkeys(found)))
     if sources.comparisons and all(
@@ -49,19 +49,29 @@ def facts_of(sources: Sources) -> tuple[Fact, ...]:
 
 
 def _resolutions(controls: list[Resolution]) -> list[Fact]:
-    """Return the coarsest A/A control, for an answer is no finer than that, and each that found what is not there."""
+    """Return the coarsest A/A control, which limits every answer, and each that found a difference."""
     known = [control for control in controls if wording.finite(control.half_width_percent) is not None]
-    facts = [Fact("What this machine can resolve is unknown: the A/A control has no interval.", "inconclusive")]
+    facts = [
+        Fact(
+            "The smallest overhead that this machine can resolve is unknown: the A/A control has no interval.",
+            "inconclusive",
+        )
+    ]
     if known:
         worst = max(known, key=lambda control: control.half_width_percent)
         count = f"worst of {len(known)} A/A controls" if len(known) > 1 else "A/A control"
         basis = f"{count}: {worst.pairs:,} pairs in {worst.seconds:.0f} s"
-        facts = [Fact(f"This machine can tell an overhead of {worst.half_width_percent:.2g} % from nothing ({basis}).")]
+        facts = [
+            Fact(f"The smallest overhead that this machine can resolve is {worst.half_width_percent:.2g} % ({basis}).")
+        ]
     for control in controls:
         if not control.contains_zero:
             interval = wording.bounds_text(control.ci95_percent, "%")
             facts.append(
-                Fact(f"The A/A control shows a difference that is not there ({interval}): distrust the answer.", "fail")
+                Fact(
+                    f"The A/A control shows a difference between equal sides ({interval}): do not trust this result.",
+                    "fail",
+                )
             )
     return facts if controls else []
 
@@ -148,7 +158,7 @@ def _run_faults(run: RunSource) -> list[Fact]:
         found.append(NOT_ACTIVE)
     if run.missing:
         names = ", ".join(run.missing[:4]) + (" …" if len(run.missing) > 4 else "")
-        found.append(Fact(f"files that the record names are missing, and so are their charts: {names}."))
+        found.append(Fact(f"files named in the record are missing, so their charts are too: {names}."))
     return found
 
 
@@ -214,7 +224,7 @@ def _tenant_notices(record: SharingRecord) -> list[tuple[str, Notice]]:
 
 
 def _open_by_nature(record: SharingRecord) -> list[Fact]:
-    """Return what stand-ins cannot promise: to be known, and last, because no measurement went wrong."""
+    """Return what stand-ins cannot isolate; last, because no measurement failed."""
     by_text: dict[str, list[str]] = {}
     for row in record.isolation:
         if fails_by_nature(row):
@@ -226,11 +236,14 @@ def _open_by_nature(record: SharingRecord) -> list[Fact]:
 
 
 def _sample_faults(samples: Unreadable) -> list[Fact]:
-    """Return which samples nobody can look at again; the figures are the document's own and stand without them."""
+    """Return the samples that cannot be read; the figures are stored in the document and do not need them."""
     found = []
     if samples.damaged:
         found.append(
-            Fact(f"cannot be read: {wording.some(samples.damaged)}: cut short, or no Parquet file. {UNCHECKED}", "fail")
+            Fact(
+                f"cannot be read: {wording.some(samples.damaged)}: truncated, or not a Parquet file. {UNCHECKED}",
+                "fail",
+            )
         )
     if samples.missing:
         found.append(Fact(f"cannot be read: {wording.some(samples.missing)}: missing. {UNCHECKED}"))

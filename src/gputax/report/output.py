@@ -33,7 +33,7 @@ SUFFIXES: dict[str, Format] = {
     ".txt": "table",
     ".svg": "svg",
 }
-# Each stands in the first lines of what we write; a text table has no room for one.
+# Each is in the first lines of what we write; a text table has none.
 SIGNS = ('<meta name="generator" content="gputax ', MARKER, '"generator": "gputax ', ",".join(FIRST_COLUMNS) + ",")
 SIGN_BYTES = 2048
 # Results themselves are never replaced by a report, not even when asked to.
@@ -71,7 +71,7 @@ def _picture(report: Report) -> str:
     chart = report.overview.chart
     if chart is None:
         raise ResultsError(
-            "there is nothing to draw: no number was measured",
+            "nothing to draw: no number was measured",
             where=", ".join(report.sources),
             next_step="--format table says why",
         )
@@ -113,7 +113,7 @@ def refuse_foreign(paths: Collection[Path], *, overwrite: bool) -> None:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether the file bears the sign of a report, so that writing it anew loses nothing."""
+    """Whether the file is marked as a report, so that it can be overwritten."""
     try:
         with path.open("rb") as file:
             head = file.read(SIGN_BYTES).decode(errors="replace")

@@ -14,13 +14,13 @@ from gputax.report.model import Cell, Chart, Column, Section, Table, notes_once,
 from gputax.report.run_tables import cells_table, failures_table, telemetry_table
 from gputax.report.sources import ComparisonSource, RunSource
 
-THROUGHPUT_CAPTION = "Pale bar: 95 % interval of what varied within the run."
+THROUGHPUT_CAPTION = "Pale bar: 95 % interval of the variation within the run."
 UNPAIRED_CAPTION = " No verdict: the runs were not paired."
 LATENCY_CAPTION = (
-    "How slow the slowest requests are: p99 is what one request in a hundred exceeds. Each curve ends where its number "
-    "of samples allows no further statement."
+    "How slow the slowest requests are: p99 is what one request in a hundred exceeds. Each curve ends where there "
+    "are too few samples to continue."
 )
-TELEMETRY_CAPTION = "Share of the GPU, and of the CPUs that the worker may use."
+TELEMETRY_CAPTION = "Utilisation of the GPU, and of the CPUs that the worker may use."
 
 RUN_COLUMNS = (
     Column("environment", "environment"),
@@ -56,7 +56,7 @@ def runs_table(runs: Sequence[RunSource]) -> Table:
 
 
 def throughput_section(cells: Sequence[Measured], known: Sequence[str]) -> Section | None:
-    """Return throughput by environment; a cell that stands alone has nothing to be seen beside."""
+    """Return throughput by environment; a single cell has nothing to compare with."""
     charts = []
     several = len({cell.label for cell in cells}) > 1
     caption = THROUGHPUT_CAPTION + (UNPAIRED_CAPTION if several else "")

@@ -67,12 +67,10 @@ TELEMETRY: dict[str, tuple[str, str, Callable[[Sequence[float]], float]]] = {
     "own_busy_percent": ("own CPU", "%", lambda values: float(np.mean(values))),
     "others_busy_percent": ("other processes", "%", lambda values: float(np.mean(values))),
     "steal_percent": ("stolen", "%", lambda values: float(np.mean(values))),
-    "throttled_ms": ("held back by quota", "ms", lambda values: values[-1]),
+    "throttled_ms": ("throttled by quota", "ms", lambda values: values[-1]),
     "rss_mb": ("memory", "MB", max),
 }
-RATE_NOTE = (
-    "The interval of a throughput holds what varied within its own run; what changes from run to run is not in it."
-)
+RATE_NOTE = "The interval of a throughput covers variation within one run, not from run to run."
 
 
 def cells_table(run: RunSource, cells: Sequence[Measured]) -> Table:

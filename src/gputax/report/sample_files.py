@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAGIC = b"PAR1"
-# The mark at both ends and the length of what stands before the last: no Parquet file is shorter.
+# The magic number at both ends and the footer's length: every Parquet file is longer.
 SHORTEST_BYTES = 12
 
 

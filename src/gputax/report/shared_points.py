@@ -1,4 +1,4 @@
-"""What sharing experiments measured, as points: a technique with so many tenants, and why one has no figure; pure."""
+"""What sharing experiments measured, as points: a technique with N tenants, and why one has no figure; pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_PROVEN = "nothing proves that the technique was active"
 
 @dataclass(frozen=True)
 class Point:
-    """One technique with so many tenants."""
+    """One technique with N tenants."""
 
     technique: str
     tenants: int
@@ -66,7 +66,7 @@ def technique_title(name: str) -> str:
 
 
 def is_stand_in(name: str) -> bool:
-    """Whether it is no technique of GPUs but shows the same experiment without one."""
+    """Whether it runs the same experiment without a GPU instead of a GPU technique."""
     return name in TECHNIQUES and TECHNIQUES[name].stand_in
 
 
@@ -76,7 +76,7 @@ def fails_by_nature(row: IsolationRow) -> bool:
 
 
 def experiments_of(sources: Sequence[SharingSource]) -> tuple[Experiment, ...]:
-    """Return every experiment, told apart by its directory where workload, place and device are the same."""
+    """Return every experiment, distinguished by its directory where workload, place and device are the same."""
     titles = [f"{source.record.workload} in {source.record.place}" for source in sources]
     keys = [(title, source.record.device_label) for title, source in zip(titles, sources, strict=True)]
     return tuple(

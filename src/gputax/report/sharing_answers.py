@@ -59,7 +59,7 @@ def ranked(points: Sequence[Point]) -> list[tuple[Point, SharedRow, str]]:
 
 
 def standing(figure: SharedFigure, lowest: SharedFigure) -> str:
-    """Return whether a mean is told from the lowest one: not where their intervals overlap or are missing."""
+    """Return whether a mean is distinguishable from the lowest: not where their intervals overlap or are missing."""
     own, other = figure.ci95, lowest.ci95
     if own is None or other is None or own == (None, None) or other == (None, None):
         return NO_INTERVAL
@@ -127,7 +127,7 @@ def _neighbours(experiment: Experiment, place: str) -> Fact:
     told = [text for text in worst.values() if text]
     silent = [technique_title(name) for name, text in worst.items() if not text]
     parts = [f"slowed most {wording.joined(told)}"] if told else []
-    parts += [f"no slowdown can be told from none under {wording.joined(silent)}"] if silent else []
+    parts += [f"no measurable slowdown under {wording.joined(silent)}"] if silent else []
     if record.neighbours and not rows:
         parts.append("no valid figure")
     text, failed = _isolation(experiment)

@@ -51,12 +51,12 @@ MOST_VALUES = 4
 # Of one process or one moment: they say nothing of the technique.
 VOLATILE = ("pid", "pids", "cgroup")
 OVERLAP_NOTE = (
-    "Window: the time after the warm-up in which all tenants ran; the figures are of it alone. Overlap: the part of "
-    "the cell's time in which all of them ran."
+    "Window: the time after the warm-up in which all tenants ran; only this counts. Overlap: the part of the cell's "
+    "time in which all tenants ran."
 )
 EVIDENCE_NOTE = (
-    "Of the cells that count, where there are any. Several values: it differed between cells or tenants, and "
-    f"{MOST_VALUES} at most are shown."
+    "Of the valid cells, if there are any. Several values: it differed between cells or tenants; "
+    f"at most {MOST_VALUES} are shown."
 )
 
 

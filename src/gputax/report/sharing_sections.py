@@ -23,19 +23,19 @@ from gputax.report.sharing_tables import (
 )
 
 TENANTS_CAPTION = (
-    "Pale bar: the 95 % interval over the repeats; one that leaves the picture is in the table. Points at one number "
-    "of tenants stand beside each other to be seen."
+    "Pale bar: the 95 % interval over the repeats; one that is cut off is in the table. Points with the same number "
+    "of tenants are drawn side by side."
 )
 NEIGHBOURS_CAPTION = (
-    "The number in a cell is the slowdown; the stronger the colour, the more. In brackets, without a colour and with a "
-    "dashed edge: not distinguishable from no slowdown."
+    "The number in a cell is the slowdown; a stronger colour means more. In brackets, uncoloured and with a dashed "
+    "edge: not distinguishable from no slowdown."
 )
 ANSWER_CHART = "sharing-latency"
-NO_FIGURE = "Cells that do not count are in no figure and no chart."
+NO_FIGURE = "Invalid cells are not in any figure or chart."
 
 
 def sharing_section(experiments: Sequence[Experiment], known: Sequence[str], *, answered: bool) -> Section | None:
-    """Return charts and tables by tenants; where they are the answer, its table and chart stand there already."""
+    """Return charts and tables by tenants; where they are the answer, its table and chart are shown there."""
     charts: list[Chart] = []
     tables: list[Table] = []
     for each in (each for each in experiments if each.points):
@@ -55,7 +55,7 @@ def sharing_section(experiments: Sequence[Experiment], known: Sequence[str], *, 
 
 
 def answer_chart(experiment: Experiment, known: Sequence[str]) -> tuple[Chart, ...]:
-    """Return the mean latencies by tenants, whose table stands further down."""
+    """Return the mean latencies by tenants; their table is further down."""
     chart = _chart(ANSWER_CHART, experiment, MEAN, known, None)
     return () if chart is None else (chart,)
 
@@ -99,7 +99,7 @@ def _conditions(experiment: Experiment) -> str:
     checks = [cell.cross_check.difference_percent for cell in cells if cell.cross_check is not None]
     if checks:
         worst = wording.number(max(abs(difference) for difference in checks))
-        text += f" Prometheus, by the users' own query, is within {worst} % of our mean ({len(checks)} cells asked)."
+        text += f" Prometheus, queried as users do, is within {worst} % of our mean ({len(checks)} cells)."
     refused = len(experiment.record.cells) - len(cells)
     return text + (f" {wording.counted(refused, 'cell')} not valid. {NO_FIGURE}" if refused else "")
 

@@ -66,17 +66,17 @@ ANSWER_COLUMNS = (
     replace(AGGREGATE, title="together"),
     replace(JAIN, title="fairness"),
 )
-# Their intervals stand in the tables of the charts, or this one would not fit.
+# Their intervals are in the tables of the charts: this one would be too wide.
 SHORT = ("slowdown", "jain")
 
-INTERVAL_NOTE = "In brackets: the 95 % interval over the repeats; every repeat starts its tenants anew."
+INTERVAL_NOTE = "In brackets: the 95 % interval over the repeats; every repeat starts new tenants."
 ENTITLEMENT_NOTE = (
-    "Each may use: what one tenant may have of the device at most. Techniques that entitle to unequal parts compare "
-    "badly at few tenants."
+    "Each may use: the most that one tenant gets of the device. With few tenants, techniques that grant unequal "
+    "parts are hard to compare."
 )
-SLOWDOWN_NOTE = "Slowdown: the mean latency over that of one tenant of the same technique."
+SLOWDOWN_NOTE = "Slowdown: mean latency divided by that of one tenant with the same technique."
 STANDING_NOTE = f"{NOT_DISTINGUISHABLE.capitalize()}: its interval overlaps that of the lowest mean."
-FAIRNESS_NOTE = "Jain's index of the tenants' throughputs: 1 is the same for all, 1/N is all for one."
+FAIRNESS_NOTE = "Jain's index of the tenants' throughputs: 1 means equal shares, 1/N that one tenant has everything."
 # Unit, its sign, how many of it a millisecond is, and the smallest mean in milliseconds that reads well in it.
 TIME_UNITS: tuple[tuple[str, str, float, float], ...] = (
     ("seconds", "s", 1e-3, 1.0),
@@ -95,7 +95,7 @@ def answer_table(experiment: Experiment) -> Table:
     notes += [STANDING_NOTE] if any(standing == NOT_DISTINGUISHABLE for _, _, standing in order) else []
     notes += [wording.floors_note()] if any(wording.finite(row.p99_ms.value) is None for _, row, _ in order) else []
     title = f"{experiment.title}, {wording.counted(points[0].tenants, 'tenant')},"
-    # One figure alone stands against nothing.
+    # A single figure has nothing to be compared with.
     columns = tuple(
         replace(column, hidden=len(order) < 2) if column.key == "standing" else column for column in ANSWER_COLUMNS
     )
@@ -304,7 +304,7 @@ def _times(value: float | None, scale: float) -> float | None:
 
 
 def invalid_cell(point: Point) -> Cell:
-    """Return what stands where a figure would: the word, and why."""
+    """Return the cell of an invalid figure, with the reasons."""
     return Cell("invalid", detail="; ".join(point.reasons), tone="fail")
 
 

@@ -1,4 +1,4 @@
-"""Read what a report is made of: run directories, comparisons and sharing experiments, from disk alone."""
+"""Read the sources of a report: run directories, comparisons and sharing experiments, from disk alone."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def read_comparison(path: Path) -> Comparison:
     data = read_json(path)
     if isinstance(data, dict) and "benchmarks" in data:
         raise ResultsError(
-            "this is a run record, and its samples lie beside it under its own name",
+            "this is a run record, and its samples are stored with it under its original name",
             where=str(path),
             next_step=f"name the directory that holds it as {RECORD_NAME}",
         )
@@ -234,7 +234,7 @@ def _refuse_other_files(path: Path) -> None:
             "neither a run record nor a comparison nor a sharing experiment",
             where=str(path),
             next_step=f"name a directory that holds {' or '.join(DOCUMENTS)}; `gputax compare` reads texts "
-            "and logs, and with --out DIR writes what a report is made of",
+            "and logs, and writes a comparison with --out DIR",
         )
 
 

@@ -63,7 +63,7 @@ def build_report(sources: Sources) -> Report:
     told = sharing_answers(shared, name_device=len(_devices(sources)) > 1)
     if not rows and not cells and not told and not _failures(sources):
         raise ResultsError(
-            "nothing was measured here, so there is nothing to report",
+            "nothing to report: nothing was measured here",
             where=", ".join(_places(sources)),
             next_step="finish the measurement: the same command resumes",
         )
@@ -191,7 +191,7 @@ def _measured(sources: Sources) -> str:
     stamps += [source.record.timestamp for source in sources.sharing]
     if not stamps:
         compared_at = wording.moment(max(source.comparison.timestamp for source in sources.comparisons))
-        return f"at a time that the results do not name (compared {compared_at})"
+        return f"at an unknown time (compared {compared_at})"
     moments = list(dict.fromkeys(wording.moment(stamp) for stamp in sorted(stamps)))
     return moments[0] if len(moments) == 1 else f"{moments[0]} to {moments[-1]}"
 

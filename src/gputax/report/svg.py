@@ -41,7 +41,7 @@ def draw(spec: Spec) -> str:
     except ImportError as error:
         raise ChartsUnavailable(
             "charts cannot be drawn: vl-convert-python is not installed",
-            next_step="pip install vl-convert-python; tables need nothing more",
+            next_step="pip install vl-convert-python; tables work without it",
         ) from error
     return str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]))
 

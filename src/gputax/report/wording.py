@@ -35,9 +35,11 @@ __all__ = [
 ]  # fmt: skip
 
 NOT_JUDGED = "not judged"
-OVERHEAD_NOTE = "Overhead: positive is worse, whichever way the metric counts."
+OVERHEAD_NOTE = "Overhead: positive is worse, for every metric."
 # On a busy machine single slots are so slow that the two columns may even lie the other way round.
-PAIRED_NOTE = "In pairs, the overhead of a mean or a median comes from each pair's own ratio, not from the two columns."
+PAIRED_NOTE = (
+    "In pairs, the overhead of a mean or a median is computed from each pair's ratio, not from the two columns."
+)
 MARKS: dict[Verdict, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not comparable": "≠"}
 
 
@@ -50,7 +52,7 @@ def metric_overhead(metric: ComparedMetric) -> str:
 
 
 def overhead_beside(metric: ComparedMetric) -> str:
-    """Return the percentage where the overhead is told in milliseconds, else nothing."""
+    """Return the percentage where the overhead is shown in milliseconds, else nothing."""
     if metric.budget_unit != "ms" or finite(metric.overhead_absolute) is None:
         return ""
     percent = finite(metric.overhead_percent)
@@ -82,7 +84,7 @@ def pairs_needed(metric: ComparedMetric) -> str:
 
 
 def moment(stamp: str) -> str:
-    """Return a stored time for people, to the minute; what is no time stays as it is."""
+    """Return a stored time for people, to the minute; anything else stays as it is."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(?:\.\d+)?(Z|[+-]\d\d:\d\d)?", stamp)
     if not found:
         return stamp
@@ -142,4 +144,4 @@ def short_floors_note() -> str:
 def floors_note() -> str:
     """Return the note that explains a dash in a percentile's place."""
     floors = ", ".join(f"p{100 * p:g} {floor_for(p)}" for p in (0.5, 0.9, 0.95, 0.99))
-    return f"{DASH}: too few samples for that percentile, so it is refused ({floors} are needed)."
+    return f"{DASH}: too few samples for that percentile, so it is not reported ({floors} are needed)."

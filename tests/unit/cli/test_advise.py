@@ -30,8 +30,8 @@ def shown(advice: Advice, width: int = 140) -> str:
 @pytest.mark.parametrize(
     ("words", "complaint", "hint"),
     [
-        ([], "no results are named", "--published a100-nos"),
-        (["x", "--published", "a100-nos", "--slo", "mean=1s"], "both name a source", "use one"),
+        ([], "no results given", "--published a100-nos"),
+        (["x", "--published", "a100-nos", "--slo", "mean=1s"], "exclude each other", "use one"),
         (["--published", "a100-nos"], "no target or rate is given", "--slo p99=50ms"),
         (["--published", "a100-nos", "--slo", "p99"], "is not a target", "--slo p99=50ms"),
         (["--published", "a100-nos", "--slo", "mean=300"], "not a time with a unit", "--slo mean=300ms, or mean=300s"),

@@ -62,8 +62,8 @@ def test_a_directory_that_others_can_write_to_is_refused(tmp_path: Path) -> None
     mine.mkdir(mode=0o700)
     proxy._refuse_foreign(mine)
     mine.chmod(0o777)
-    with pytest.raises(PreflightError, match="not yours alone"):
+    with pytest.raises(PreflightError, match="is not private"):
         proxy._refuse_foreign(mine)
     (tmp_path / "link").symlink_to(mine)
-    with pytest.raises(PreflightError, match="not yours alone"):
+    with pytest.raises(PreflightError, match="is not private"):
         proxy._refuse_foreign(tmp_path / "link")

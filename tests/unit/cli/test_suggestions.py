@@ -95,7 +95,7 @@ def test_scenarios_are_accepted_as_loadgen_and_our_json_spell_them(
 
 def test_two_spellings_of_one_scenario_are_one_too_many(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--scenario", "Offline,offline", "--dry-run"]) == 2
-    assert "each may come once" in capsys.readouterr().err
+    assert "each may be given once" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("typed", "name"), BUDGET_SYNONYMS.items())

@@ -40,7 +40,7 @@ def test_what_is_undecided_says_how_many_pairs_would_decide() -> None:
 
 
 def test_an_unpaired_one_is_called_weaker() -> None:
-    assert "unpaired, which is weaker" in sentence(metric(percent=5.0, **{**OPEN, "paired": False}))
+    assert "unpaired (weaker)" in sentence(metric(percent=5.0, **{**OPEN, "paired": False}))
 
 
 def test_what_cannot_be_compared_says_what_differs() -> None:
@@ -51,7 +51,7 @@ def test_what_cannot_be_compared_says_what_differs() -> None:
 
 def test_without_a_number_the_reason_is_the_answer() -> None:
     text = sentence(metric(percent=None, verdict="inconclusive", reason="the baseline is zero"))
-    assert text == "Undecided, what k8s+proxy costs over bare: the baseline is zero."
+    assert text == "Undecided what k8s+proxy costs over bare: the baseline is zero."
 
 
 def test_a_refused_percentile_decides_nothing_while_others_have_numbers() -> None:
@@ -63,7 +63,7 @@ def test_a_refused_percentile_decides_nothing_while_others_have_numbers() -> Non
     }
     no_p99 = p99(**refused, decides=False)
     assert sentence(metric(), no_p99).endswith("within its budget of 5 %; p99 latency could not be judged.")
-    undecided = "Undecided, what k8s+proxy costs over bare: p99 needs 662."
+    undecided = "Undecided what k8s+proxy costs over bare: p99 needs 662."
     assert sentence(no_p99) == undecided
     assert sentence(metric(), p99(**refused)).endswith(
         "within its budget of 5 %. Worst: p99 latency of resnet50 server b8, ? inconclusive: p99 needs 662."
@@ -122,7 +122,7 @@ def test_the_same_sides_on_two_devices_are_never_put_together() -> None:
 
 def test_the_machines_own_resolution_stands_below_the_answer() -> None:
     facts = [fact.text for fact in report_on(comparison()).facts]
-    assert facts == ["This machine can tell an overhead of 0.31 % from nothing (A/A control: 120 pairs in 60 s)."]
+    assert facts == ["The smallest overhead that this machine can resolve is 0.31 % (A/A control: 120 pairs in 60 s)."]
 
 
 def test_a_control_that_shows_a_difference_is_said_in_red() -> None:
@@ -131,7 +131,7 @@ def test_a_control_that_shows_a_difference_is_said_in_red() -> None:
     broken = made.resolution.model_copy(update={"contains_zero": False, "ci95_percent": (0.5, 1.5)})
     _, fact = report_on(made.model_copy(update={"resolution": broken})).facts
     assert fact.tone == "fail"
-    assert "not there (95 % CI +0.50 to +1.50): distrust the answer" in fact.text
+    assert "equal sides (95 % CI +0.50 to +1.50): do not trust this result" in fact.text
 
 
 def test_of_several_controls_the_coarsest_counts() -> None:
@@ -139,7 +139,7 @@ def test_of_several_controls_the_coarsest_counts() -> None:
     assert fine.resolution is not None
     coarse = fine.model_copy(update={"resolution": fine.resolution.model_copy(update={"half_width_percent": 2.5})})
     (fact,) = build_report(sources(fine, coarse)).facts
-    assert "an overhead of 2.5 % from nothing (worst of 2 A/A controls" in fact.text
+    assert "can resolve is 2.5 % (worst of 2 A/A controls" in fact.text
 
 
 def test_on_two_devices_every_number_of_the_answer_names_its_own() -> None:

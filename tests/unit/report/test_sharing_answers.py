@@ -153,7 +153,7 @@ def test_neighbours_are_told_by_the_worst_of_each_technique() -> None:
     (fact,) = answers(neighbours_record(neighbours=rows, isolation=()))
     assert fact == Fact(
         "micro:operation beside a neighbour: slowed most by memory under GPU proxy, +38.0 % (95 % CI +35.0 to +41.0); "
-        "no slowdown can be told from none under cpu-quota (stand-in)."
+        "no measurable slowdown under cpu-quota (stand-in)."
     )
 
 
@@ -168,7 +168,7 @@ def test_the_headline_names_the_largest_slowdown_that_is_one_and_not_a_larger_on
 @pytest.mark.parametrize(("low", "high"), [(-20.6, 44.2), (None, None), (None, 44.2), (0.0, 44.2), (-9.0, -1.0)])
 def test_where_no_interval_lies_above_none_no_neighbour_is_named(low: float | None, high: float | None) -> None:
     (fact,) = answers(neighbours_record(neighbours=(beside("crash", 7.0, low, high),), isolation=()))
-    assert fact == Fact("micro:operation beside a neighbour: no slowdown can be told from none under GPU proxy.")
+    assert fact == Fact("micro:operation beside a neighbour: no measurable slowdown under GPU proxy.")
 
 
 def test_what_a_stand_in_cannot_isolate_by_nature_does_not_make_the_answer_a_failure() -> None:

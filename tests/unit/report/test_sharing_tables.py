@@ -191,8 +191,8 @@ def test_overlap_repeats_and_prometheus_are_told_above_the_charts() -> None:
     (section,) = [section for section in report_of(gpu_record()).sections if section.name == "sharing"]
     assert section.intro == (
         "yolos-small in k8s: 3 repeats; all tenants ran together for at least 96.3 % of each cell's time. Prometheus, "
-        "by the users' own query, is within 0.6 % of our mean (33 cells asked). 3 cells not valid. Cells that do not "
-        "count are in no figure and no chart."
+        "queried as users do, is within 0.6 % of our mean (33 cells). 3 cells not valid. Invalid cells are not in any "
+        "figure or chart."
     )
 
 

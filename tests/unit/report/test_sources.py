@@ -265,4 +265,4 @@ def test_the_date_is_that_of_the_measurements_and_not_of_the_comparison(tmp_path
 def test_files_without_a_date_are_not_given_that_of_their_comparison() -> None:
     undated = comparison(kind="compare", sides=(side("bare", source="base.txt"), side("k8s+proxy", source="k8s.txt")))
     text = report_on(undated).measured
-    assert text == "at a time that the results do not name (compared 2026-01-01 12:00 UTC)"
+    assert text == "at an unknown time (compared 2026-01-01 12:00 UTC)"

@@ -141,7 +141,7 @@ def test_samples_that_are_cut_are_told_in_the_page(directory: Path, kept: int) -
     file = directory / "samples" / "r2.parquet"
     file.write_bytes(file.read_bytes()[:kept])
     ((text, tone),) = told(directory)
-    assert text.startswith("yolos-small in bare: cannot be read: samples/r2.parquet: cut short, or no Parquet file.")
+    assert text.startswith("yolos-small in bare: cannot be read: samples/r2.parquet: truncated, or not a Parquet file.")
     assert tone == "fail"
 
 

@@ -28,7 +28,7 @@ def overhead_chart(title: str, rows: Sequence[tuple[str, Compared]]) -> Spec | N
         *(row[key] for row in data for key in ("overhead", "low", "high", "budget") if row[key] is not None),
     ]
     domain = padded(min(numbers), max(numbers), 0.05)
-    # The first of two lines stands on the middle of its row, and the second below.
+    # The first of two lines is centred in its row, the second is below.
     baseline = "line-bottom" if any("\n" in row["row"] for row in data) else "middle"
     y: Spec = {
         "field": "row",

@@ -13,7 +13,7 @@ from gputax.report.model import Spec
 from gputax.report.shared_points import Experiment
 from gputax.results.documents.sharing import SharedFigure, SharedRow
 
-# Points of several techniques at one number of tenants stand beside each other, or their intervals would hide.
+# Points with the same number of tenants are drawn side by side: their intervals would overlap.
 DODGE = 0.06
 # Two repeats have intervals of several times the value: they leave the picture, and the table has them.
 TALLEST_INTERVAL = 1.6
@@ -30,7 +30,7 @@ class Measure:
     unit: str
     figure: Callable[[SharedRow], SharedFigure]
     fairness: bool = False
-    """Between 0 and 1, best at 1, and of no meaning for a tenant alone."""
+    """Between 0 and 1, best at 1, and undefined for a single tenant."""
 
 
 MEAN = Measure("mean latency by tenants", "mean latency, ms", "ms", lambda row: row.mean_ms)

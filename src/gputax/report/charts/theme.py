@@ -13,7 +13,7 @@ from typing import Any
 from gputax.report.model import Spec, Tone
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-# Of the whole picture. Two stand beside each other on a desk, and a phone shrinks 12 pixels of text to 10, not to 7.
+# Of the whole picture. Two fit side by side on a desktop, and a phone shrinks 12 pixels of text to 10, not to 7.
 WIDTH = 440
 SMALL_WIDTH = 310
 FONT = "Helvetica Neue, Arial, Liberation Sans, sans-serif"
@@ -71,7 +71,7 @@ def series_scales(labels: Sequence[str], known: Sequence[str]) -> tuple[Spec, Sp
 
 
 def series_shapes(labels: Sequence[str], known: Sequence[str]) -> Spec:
-    """Return the scale of the points' shapes, for charts whose points are few enough to be told apart by them."""
+    """Return the scale of the points' shapes, for charts with few enough points to be distinguished by them."""
     places = [known.index(label) % len(SHAPES) for label in labels]
     return {"domain": list(labels), "range": [SHAPES[place] for place in places]}
 
@@ -88,7 +88,7 @@ def framed(title: str, devices: Iterable[str], body: Spec, *, width: int = WIDTH
         "width": width,
         "height": height,
         "background": None,
-        # The title stands flush with the page's text.
+        # The title is aligned with the page's text.
         "padding": {"left": 0, "right": 6, "top": 2, "bottom": 2},
         "config": _CONFIG,
         **body,

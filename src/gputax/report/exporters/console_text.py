@@ -20,7 +20,7 @@ from gputax.text import DASH, shows_unicode, to_ascii
 WIDTH_WITHOUT_TERMINAL = 80
 NARROWEST = 20
 GAP = "  "
-# What fits under a number; anything longer is a sentence and stands below the table.
+# What fits under a number; anything longer is a sentence and goes below the table.
 SHORT_DETAIL = 10
 # A name may be wrapped to half of its length; a sentence is not squeezed into less than this.
 NARROWEST_NAME = 24
@@ -179,7 +179,7 @@ class Grid:
         return max(words, min(NARROWEST_NAME, math.ceil(want / 2) if squeezed else longest)), want
 
     def _entry(self, cell: Cell, column: Column, broken: bool) -> list[str]:
-        """Return the cell's lines; broken, an interval stands below its number."""
+        """Return the cell's lines; broken, an interval is below its number."""
         text = self._screen.shown(cell.text)
         if broken and column.align == "right":
             text = text.replace(" (", "\n(", 1)

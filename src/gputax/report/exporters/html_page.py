@@ -103,7 +103,7 @@ def _overview(report: Report) -> Markup:
 
 
 def _without_title(chart: Chart) -> Chart:
-    """Return the first chart as the page shows it: title, device and date stand above it already."""
+    """Return the first chart as the page shows it: title, device and date are already above it."""
     return replace(chart, spec={key: value for key, value in chart.spec.items() if key != "title"})
 
 
@@ -246,7 +246,7 @@ def _reproduce(report: Report) -> Markup:
 
 
 def _spans(text: str) -> Markup:
-    """Return the text with what stands between backticks as code."""
+    """Return the text with everything between backticks as code."""
     parts = text.split("`")
     if len(parts) % 2 == 0:
         return joined(text)

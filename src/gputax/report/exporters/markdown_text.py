@@ -21,7 +21,7 @@ def markdown_text(report: Report, chart_files: Mapping[str, str] | None = None) 
     """Return the report; `chart_files` names the file of each chart that was drawn beside it."""
     files = chart_files or {}
     parts = [
-        f"{MARKER}, gputax {__version__}; `gputax report` writes it anew -->",
+        f"{MARKER}, gputax {__version__}; `gputax report` rewrites it -->",
         f"# {escaped(report.question)}",
         *(f"**{escaped(answer.text)}**" for answer in (report.answer, *report.more_answers)),
     ]
