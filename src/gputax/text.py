@@ -1,4 +1,4 @@
-"""Numbers, intervals, plurals, times and sizes for people, and the cleaning of texts that come from files."""
+"""Numbers, intervals, plurals, times and sizes for display, and sanitising of texts from files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ DASH = "–"
 MINUS = "−"
 Bounds = tuple[float | None, float | None] | None
 
-# Names and commands fit; a file that was put where a name belongs does not swamp the page.
+# Long enough for names and commands; a whole file in place of a name is truncated.
 LONGEST_TEXT = 600
-# Controls end terminals and XML; the bidirectional overrides let a name rewrite the line it stands in.
+# Control characters break terminals and XML; bidirectional overrides let a name rewrite its line.
 UNPRINTABLE = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
 BIDIRECTIONAL = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
-# Never a double quote or a backslash: what is transliterated may be JSON.
+# Never a double quote or a backslash: the text may be JSON.
 ASCII = {
     "±": "+/-", "µ": "u", "μ": "u", "–": "-", "—": "-", "−": "-", "‑": "-", "×": "x", "…": "...", "≤": "<=",
     "≥": ">=", "≠": "!=", "≈": "~", "∞": "inf", "✓": "+", "✗": "x", "⚠": "!", "→": "->", "·": "|", "•": "*", "°": "",
@@ -30,7 +30,7 @@ KIB = 1024
 
 
 def plain(text: str) -> str:
-    """Return the text on one line, without what a terminal, a browser or an XML parser would obey."""
+    """Return the text on one line, without characters that a terminal, a browser or an XML parser would interpret."""
     shown = "".join(_printable(character) for character in text[: LONGEST_TEXT + 1])
     shown = re.sub(r" {2,}", " ", shown).strip()
     return shown if len(text) <= LONGEST_TEXT else shown[:LONGEST_TEXT] + "…"
@@ -45,7 +45,7 @@ def _printable(character: str) -> str:
 
 
 def to_ascii(text: str) -> str:
-    """Return the text in ASCII: known signs by what stands for them, letters without accents, else a question mark."""
+    """Return the text in ASCII: known symbols by their replacements, letters without accents, else a question mark."""
     return text if text.isascii() else "".join(_ascii(character) for character in text)
 
 
@@ -59,7 +59,7 @@ def _ascii(character: str) -> str:
 
 
 def shows_unicode(stream: TextIO) -> bool:
-    """Whether the signs that we use can be written to the stream."""
+    """Whether the symbols that we use can be written to the stream."""
     try:
         "".join(ASCII).encode(getattr(stream, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -68,7 +68,7 @@ def shows_unicode(stream: TextIO) -> bool:
 
 
 def never_fails(stream: TextIO) -> None:
-    """Make the stream transliterate what its encoding lacks, instead of raising UnicodeEncodeError."""
+    """Make the stream transliterate characters missing from its encoding, instead of raising UnicodeEncodeError."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         codecs.register_error(TRANSLITERATE, _transliterated)
@@ -82,12 +82,12 @@ def _transliterated(error: UnicodeError) -> tuple[str, int]:
 
 
 def finite(value: float | None) -> float | None:
-    """Return the number, or None for what is not one."""
+    """Return the number, or None if it is not one."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def digits(value: float, count: int, *, padded: bool = False) -> str:
-    """Return so many significant digits with separators, never a power of ten; padded keeps trailing zeros."""
+    """Return `count` significant digits with separators, never a power of ten; padded keeps trailing zeros."""
     if not math.isfinite(value):
         return "unknown"
     whole = min(3, count)
@@ -101,7 +101,7 @@ def digits(value: float, count: int, *, padded: bool = False) -> str:
 
 
 def number(value: float | None, *, padded: bool = False) -> str:
-    """Return a measured value in four digits, a dash where there is none."""
+    """Return a measured value in four digits, a dash for None."""
     value = finite(value)
     return DASH if value is None else digits(value, 4, padded=padded).replace("-", MINUS)
 
@@ -132,7 +132,7 @@ def overhead(value: float | None, bounds: Bounds, unit: str, budget: float | Non
 
 
 def bounds_text(bounds: Bounds, unit: str, decimals: int = 2) -> str:
-    """Return e.g. `95 % CI +2.6 to +3.9`, or `95 % CI from +2.6` where only one bound is known."""
+    """Return e.g. `95 % CI +2.6 to +3.9`, or `95 % CI from +2.6` if only one bound is known."""
     low, high = known_bounds(bounds, unit)
     interval = _interval(
         None if low is None else signed(low, decimals), None if high is None else signed(high, decimals)
@@ -141,7 +141,7 @@ def bounds_text(bounds: Bounds, unit: str, decimals: int = 2) -> str:
 
 
 def between(bounds: Bounds) -> str:
-    """Return e.g. `205.1 to 215.2` for the bounds of a value that has no sign; nothing where there are none."""
+    """Return e.g. `205.1 to 215.2` for the bounds of a value that has no sign; empty if there are none."""
     low, high = (None, None) if bounds is None else (finite(bounds[0]), finite(bounds[1]))
     return _interval(None if low is None else number(low), None if high is None else number(high))
 
@@ -162,7 +162,7 @@ def measured(value: float | None, bounds: Bounds, unit: str) -> str:
 
 
 def known_bounds(bounds: Bounds, unit: str) -> tuple[float | None, float | None]:
-    """Return the bounds that say something: infinity, and a ratio of zero (-100 %), do not."""
+    """Return the informative bounds: infinity and a ratio of zero (-100 %) are dropped."""
     low, high = (None, None) if bounds is None else (finite(bounds[0]), finite(bounds[1]))
     if unit == "%" and low is not None and low <= -100.0:
         low = None
@@ -170,7 +170,7 @@ def known_bounds(bounds: Bounds, unit: str) -> tuple[float | None, float | None]
 
 
 def decimals_for(value: float, low: float | None = None, high: float | None = None) -> int:
-    """Return two digits where all is small (a budget of 1 % needs them), one beyond, none where it is huge."""
+    """Return two decimals for small values (a budget of 1 % needs them), one for larger, none for huge."""
     largest = max(abs(each) for each in (value, low, high) if each is not None)
     return 2 if largest < 2.0 else 0 if abs(value) >= 100.0 else 1
 
@@ -195,7 +195,7 @@ def milliseconds(value_ms: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time for people: 45 s, 4 min, 2 h 5 min."""
+    """Return a readable time: 45 s, 4 min, 2 h 5 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -282,7 +282,7 @@ class TestDriver:
         real: Any = vars(driver_operations)["kernel_arguments"]
         monkeypatch.setattr(driver_operations, "kernel_arguments", lambda out, a, b, scale: real(out, a, b, 4.0))
         for workload in ("micro:operation", "micro:launch"):
-            with pytest.raises(EngineError, match="the device gave a wrong answer"):
+            with pytest.raises(EngineError, match="the device computed a wrong result"):
                 load_engine("driver", request("driver", workload=workload))
 
     @pytest.mark.parametrize("device", ["cuda", "cpu"])
@@ -294,5 +294,5 @@ class TestDriver:
 def test_a_gpu_is_not_taken_for_the_software_device() -> None:
     assert verified_device("auto", "Tesla T4") == "cuda"
     assert verified_device("auto", "gputax software device [kernel 125 us]") == "software"
-    with pytest.raises(PreflightError, match="software was asked for, but the driver's device is 'Tesla T4'"):
+    with pytest.raises(PreflightError, match="software was requested, but the driver's device is 'Tesla T4'"):
         verified_device("software", "Tesla T4")

@@ -40,7 +40,7 @@ def test_an_array_travels_as_little_endian_int64() -> None:
     ],
 )
 def test_broken_arrays_are_the_workers_fault(packed: object) -> None:
-    with pytest.raises(WorkerError, match="array that cannot be read"):
+    with pytest.raises(WorkerError, match="array that cannot be decoded"):
         decode_array(packed)
 
 

@@ -139,7 +139,7 @@ def test_a_taken_port_is_told_before_anything_is_loaded(gputax: Gputax) -> None:
         port = str(taken.getsockname()[1])
         done = gputax("client", "--address", "127.0.0.1", "--port", port)
     assert done.returncode == 3
-    assert f"the port for metrics is taken: {port}" in done.stderr
+    assert f"the port for metrics is in use: {port}" in done.stderr
     assert "next:" in done.stderr
     assert "loading" not in done.stderr
 

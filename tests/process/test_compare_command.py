@@ -258,7 +258,7 @@ def test_results_are_never_overwritten(place: Path, compare: Compare, out: str) 
     ("words", "complaint"),
     [
         (["a"], "Missing argument"),
-        (["a", "b", "--budget", "much"], "is no budget"),
+        (["a", "b", "--budget", "much"], "is not a budget"),
         (["a", "b", "--budget", "latncy_p99=2ms"], "did you mean 'latency_p99'"),
         (["a", "b", "--format", "pdf"], "Invalid value"),
         (["a", "b", "--suite", "quik"], "did you mean 'quick'"),
@@ -285,13 +285,13 @@ def test_a_wrong_command_line_is_refused_before_anything_is_read(words: list[str
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (None, "there is nothing here"),
+        (None, "no such file or directory"),
         (b"", "the file is empty"),
         (b"\x00\x01", "a binary file"),
-        (b'{"schema_version": 1, "plan', "JSON that breaks"),
+        (b'{"schema_version": 1, "plan', "invalid JSON"),
         (b'{"schema_version": 2}', "newer gputax"),
-        (b"nothing of interest", "nothing here that we know"),
-        (b"----- gputax result begin -----\n{", "cut short"),
+        (b"nothing of interest", "no known metric in this text"),
+        (b"----- gputax result begin -----\n{", "truncated"),
         (b":::MLLOG {\n", "has no result"),
     ],
 )
@@ -316,7 +316,7 @@ def test_an_error_is_one_message_without_a_traceback(place: Path, compare: Compa
     done = compare("fast", "nowhere")
     assert done.returncode == 5
     assert done.stderr.splitlines() == [
-        "gputax: there is nothing here", "  where: nowhere", "  next:  name a result directory or file",
+        "gputax: no such file or directory", "  where: nowhere", "  next:  name a result directory or file",
     ]  # fmt: skip
     assert done.stdout == ""
 

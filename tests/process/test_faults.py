@@ -243,7 +243,7 @@ def test_an_engine_that_hangs_is_ended_by_the_watchdog(gputax: Gputax, tiny_suit
 def test_cuda_where_there_is_none_fails_before_any_load_and_leaves_nothing(gputax: Gputax, tmp_path: Path) -> None:
     done = gputax("run", "--device", "cuda", "--out", "o")
     assert done.returncode == 3
-    assert "cuda was asked for" in done.stderr
+    assert "cuda was requested" in done.stderr
     assert "gputax[cuda]" in done.stderr
     assert not (tmp_path / "o").exists()
 

@@ -150,7 +150,7 @@ def test_a_true_overhead_gets_its_verdict(overhead: float, verdict: Verdict, pub
 def test_an_overhead_on_its_budget_is_inconclusive_with_a_way_out() -> None:
     row = judged(duet(3, 0.05)[0])["latency_mean"]
     assert row.verdict == "inconclusive"  # type: ignore[attr-defined]
-    assert "lies between" in row.reason  # type: ignore[attr-defined]
+    assert "is between" in row.reason  # type: ignore[attr-defined]
 
 
 def test_it_stops_on_width_and_not_before_the_pilot() -> None:
@@ -307,5 +307,5 @@ def test_a_budget_that_the_duet_cannot_use_is_said() -> None:
     question = Question("resnet50", "single-stream", 1, "a", "b", budgets, "", frozenset({"latency_p95"}))
     notices = judge_duet(question, duet(6, 0.0)[0]).notices
     assert [notice.text for notice in notices if notice.code == "unused-budget"] == [
-        "the budget for latency_p95 was not used: nothing here is judged by it"
+        "the budget for latency_p95 was not used: no cell is judged by this metric"
     ]

@@ -1,1 +1,1 @@
-"""What is to be measured: suites, cells, names and the facts of each workload."""
+"""What to measure: suites, cells, names and the facts of each workload."""

@@ -1,6 +1,6 @@
 """Budgets as data: how much overhead each layer may have, per metric, and how users override them.
 
-A budget limits how much *worse* the other side may be; which direction is worse is the metric's own (`better`).
+A budget limits how much *worse* the other side may be; the metric defines which direction is worse (`better`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Budget:
     source: str
 
 
-# For layers without a budget of their own (`LAYERS`).
+# For layers without their own budget (`LAYERS`).
 DEFAULT_BUDGET_PERCENT = 5.0
 P99_BUDGET_MS = 2.0
 METRIC_BUDGETS: dict[str, Budget] = {
     "latency_p99": Budget(P99_BUDGET_MS, "ms", "p99 may grow by 2 ms"),
-    # MLPerf lets 1 % of a server's queries be late in all; a layer may not use up more than that by itself.
+    # MLPerf allows 1 % late server queries in total; a single layer may not use more than that.
     OVER_BOUND_SHARE.name: Budget(1.0, "%", "1 % more of the queries may be late"),
 }
 COMMAND_LINE = "given by --budget"
-# How users say it: `--budget p99=2ms` is a budget for latency_p99.
+# Short names: `--budget p99=2ms` is a budget for latency_p99.
 SYNONYMS = {
     "mean": "latency_mean",
     "latency": "latency_mean",
@@ -53,15 +53,15 @@ _EXAMPLES = "e.g. --budget 5%, --budget latency_p99=2ms, --budget proxy=3%"
 
 @dataclass(frozen=True)
 class Budgets:
-    """What users changed; empty means the defaults above."""
+    """The user's budgets; empty means the defaults above."""
 
     metrics: Mapping[str, Budget] = field(default_factory=dict)
     layers: Mapping[str, Budget] = field(default_factory=dict)
     general: Mapping[str, Budget] = field(default_factory=dict)
-    """Without a name, by unit: `5%` replaces every default in percent, `2ms` every default in milliseconds."""
+    """Budgets without a name, by unit: `5%` replaces every default in percent, `2ms` every default in milliseconds."""
 
     def for_metric(self, base: str, other: str, metric: str) -> Budget:
-        """Return what `metric` may lose from the environment `base` to `other`: the most specific word counts."""
+        """Return the budget of `metric` from `base` to `other`; the most specific one wins."""
         if metric in self.metrics:
             return self.metrics[metric]
         default = METRIC_BUDGETS.get(metric)
@@ -82,16 +82,16 @@ class Budgets:
         return max((*changed, *defaults), key=lambda budget: budget.value)
 
     def over(self, weaker: Budgets) -> Budgets:
-        """Return both together; where they speak of the same thing, this one counts, and so does its word for all.
+        """Merge both; this one wins where both set the same budget, including its budgets without a name.
 
-        A metric that the weaker one names stays named: it is judged also where its scenario would leave it out.
+        A metric named by the weaker one stays named: it is judged even if its scenario would omit it.
         """
         named = {name: self._general_for(name) or budget for name, budget in weaker.metrics.items()}
         layers = {} if "%" in self.general else weaker.layers
         return Budgets({**named, **self.metrics}, {**layers, **self.layers}, {**weaker.general, **self.general})
 
     def _general_for(self, metric: str) -> Budget | None:
-        """Return the budget without a name that reaches this metric, if there is one."""
+        """Return the budget without a name that applies to this metric, if there is one."""
         default = METRIC_BUDGETS.get(metric)
         if default is None or default.unit == "ms":
             return self.general.get("%" if default is None else "ms")
@@ -99,12 +99,12 @@ class Budgets:
 
 
 def parse_budget(text: str, source: str = COMMAND_LINE) -> tuple[str | None, Budget]:
-    """Parse `5%`, `2ms`, `latency_p99=2ms` or `proxy=3%`; the name is None where the budget is for all."""
+    """Parse `5%`, `2ms`, `latency_p99=2ms` or `proxy=3%`; the name is None if the budget is for all."""
     name, equals, amount = text.rpartition("=")
     name = SYNONYMS.get(name.strip().lower(), name.strip())
     found = _AMOUNT.fullmatch(amount.strip())
     if not found or (equals and not name):
-        raise UsageError(f"{text!r} is no budget", next_step=_EXAMPLES)
+        raise UsageError(f"{text!r} is not a budget", next_step=_EXAMPLES)
     value, unit = float(found[1]), found[2]
     budget = Budget(value, "%", source) if unit == "%" else Budget(value * _MS[unit], "ms", source)
     if name:
@@ -113,7 +113,7 @@ def parse_budget(text: str, source: str = COMMAND_LINE) -> tuple[str | None, Bud
 
 
 def parse_budgets(texts: Sequence[str], source: str = COMMAND_LINE) -> Budgets:
-    """Parse every `--budget` of a command line; none may speak of the same thing twice."""
+    """Parse every `--budget` of a command line; no name may be set twice."""
     metrics: dict[str, Budget] = {}
     layers: dict[str, Budget] = {}
     general: dict[str, Budget] = {}
@@ -131,7 +131,7 @@ def budgets_from_table(table: Mapping[str, object], where: str) -> Budgets:
     texts = []
     for key, value in table.items():
         if not isinstance(value, str):
-            raise UsageError(f"{key} = {value!r} is no budget", where=where, next_step=f'write {key} = "5%"')
+            raise UsageError(f"{key} = {value!r} is not a budget", where=where, next_step=f'write {key} = "5%"')
         texts.append(value if key == "default" else f"{key}={value}")
     try:
         return parse_budgets(texts, f"given by {where}")
@@ -140,12 +140,12 @@ def budgets_from_table(table: Mapping[str, object], where: str) -> Budgets:
 
 
 def unused_budgets(named: Mapping[str, Budget], judged: Iterable[str]) -> list[Notice]:
-    """Return a notice for each metric that the command line names and that nothing was judged by.
+    """Return a notice for each metric named on the command line that was not judged.
 
-    A suite's budgets serve many comparisons, so there the same is no mistake.
+    A suite's budgets serve many comparisons, so an unused one is not a mistake.
     """
     return [
-        Notice("unused-budget", f"the budget for {name} was not used: nothing here is judged by it")
+        Notice("unused-budget", f"the budget for {name} was not used: no cell is judged by this metric")
         for name in sorted(set(named) - set(judged))
         if named[name].source == COMMAND_LINE
     ]

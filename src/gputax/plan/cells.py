@@ -21,7 +21,7 @@ SCENARIOS: tuple[str, ...] = get_args(Scenario)
 DEVICES: tuple[str, ...] = get_args(Device)
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 
-# What others call them; a device is never exchanged for another in silence, so these are hints.
+# Common names for them. They are only suggested: gputax fails instead of falling back to another device.
 DEVICE_SYNONYMS = {
     "gpu": "cuda",
     "nvidia": "cuda",
@@ -46,7 +46,7 @@ MULTI_STREAM_SAMPLES_PER_QUERY = 8
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker must prepare before it can measure: equal setups may share one worker."""
+    """What a worker must prepare before it can measure; equal setups may share one worker."""
 
     workload: str
     engine: str = DEFAULT_ENGINE
@@ -65,23 +65,23 @@ class Setup:
     """Path of the user's own driver library, for the engine `driver`; empty for the device's own."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the setup as it travels to the worker."""
+        """Return the setup as sent to the worker."""
         return dataclasses.asdict(self)
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Setup:
-        """Rebuild a setup that came over the pipe."""
+        """Rebuild a setup received over the pipe."""
         return Setup(**data)
 
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """How long and how much load one scenario applies, before the device's own speed is known."""
+    """How long and how much load one scenario applies, before the device's speed is known."""
 
     duration_s: float = 5.0
     min_samples: int = 64
     max_duration_s: float = 0.0
-    """0: no limit. Otherwise the number of samples is cut so that the load should end by then."""
+    """0: no limit. Otherwise the number of samples is reduced so that the load should end by then."""
     percentile: float = 0.99
     """Server and multi-stream: the percentile that LoadGen judges; MLPerf's is p99."""
     qps: float = 0.0
@@ -91,9 +91,9 @@ class LoadPlan:
     """0: the workload's own bound."""
     max_wait_us: int = 0
     pilot_s: float = 1.0
-    """How long each batch size is warmed and its speed learnt before the load."""
+    """How long each batch size is warmed up and its speed measured before the load."""
     official: bool = False
-    """LoadGen's official minimums are met, so the result may be called by MLPerf's scenario names."""
+    """LoadGen's official minimums are met, so the result may use MLPerf's scenario names."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Cell:
 
 
 def device_named(name: str, devices: Iterable[str] = DEVICES) -> str:
-    """Return the device, or say which there are."""
+    """Return the device, or raise with the valid ones."""
     known = tuple(devices)
     if name not in known:
         raise unknown_name("device", name, known, DEVICE_SYNONYMS)
@@ -129,7 +129,7 @@ def device_named(name: str, devices: Iterable[str] = DEVICES) -> str:
 
 
 def precision_named(name: str) -> str:
-    """Return the precision, or say which there are."""
+    """Return the precision, or raise with the valid ones."""
     if name not in PRECISIONS:
         raise unknown_name("precision", name, PRECISIONS, PRECISION_SYNONYMS)
     return name
@@ -146,12 +146,12 @@ def scenario_named(name: str, kind: str = "scenario", scenarios: Iterable[str] =
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Return a whole path, because a worker may start elsewhere; `official` is a word, not a path."""
+    """Return an absolute path, because a worker may start elsewhere; `official` is a keyword, not a path."""
     text = str(path)
     return str(Path(text).expanduser().resolve()) if text and text != "official" else text
 
 
 def plan_id(cells: tuple[Cell, ...]) -> str:
-    """Return a short name for exactly these cells, so that an interrupted run finds its directory again."""
+    """Return a short name for exactly these cells, so that an interrupted run can be resumed."""
     text = json.dumps([cell.to_dict() for cell in cells], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

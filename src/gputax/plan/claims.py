@@ -1,4 +1,4 @@
-"""What a number may be called, and the label of its device; every table, chart and file uses these."""
+"""The claim that a number allows, and the label of its device; used in every table, chart and file."""
 
 from __future__ import annotations
 

@@ -9,26 +9,26 @@ from typing import Any, Literal, TypeAlias
 
 Value: TypeAlias = str | int | float | bool
 Conditions: TypeAlias = Mapping[str, Value | None]
-"""What is known of how a cell was measured; a key that is absent or None is not known."""
+"""Known conditions of a measurement; a key that is absent or None is unknown."""
 
-# LoadGen logs six significant digits, so that is how equal two rates can be seen to be.
+# LoadGen logs six significant digits, so two rates can only be compared to that precision.
 RELATIVE_TOLERANCE = 1e-4
 
 
 Purpose = Literal["compare", "duet", "engine-b", "resume"]
-"""Why two sets of conditions are held against each other; `engine-b` is a duet whose engines differ on purpose."""
+"""Why two sets of conditions are compared; `engine-b` is a duet whose engines differ on purpose."""
 ALWAYS: tuple[Purpose, ...] = ("compare", "duet", "engine-b", "resume")
 SAME_ENGINE: tuple[Purpose, ...] = ("compare", "duet", "resume")
-# Both sides of a duet get the same load on the same machine, or their workers do not tell it.
+# Both sides of a duet get the same load on the same machine, or their workers do not report it.
 NOT_IN_A_DUET: tuple[Purpose, ...] = ("compare", "resume")
-# Only told in a comparison. Either the layer under test changes it (kernel, hypervisor, MIG, quota), or its effect is
+# Only reported in comparisons. The layer under test changes it (kernel, hypervisor, MIG, quota), or the effect is
 # smaller than what an unpaired comparison leaves open anyway.
 TOLD: tuple[Purpose, ...] = ("resume",)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One condition: for which purposes its difference is forbidden; for the others it is only told."""
+    """One condition: the purposes for which a difference is forbidden; for the others it is only reported."""
 
     field: str
     title: str
@@ -47,12 +47,12 @@ class Difference:
 
     @property
     def blocking(self) -> bool:
-        """Whether it forbids what was asked for."""
+        """Whether it forbids the requested purpose."""
         return self.purpose in self.rule.blocks
 
     @property
     def text(self) -> str:
-        """The difference for people."""
+        """The difference as text."""
         if self.purpose == "resume":
             return f"{self.rule.title} was {_shown(self.a)}, is {_shown(self.b)}"
         advice = f" ({self.rule.advice})" if self.rule.advice else ""
@@ -104,12 +104,12 @@ RULES: tuple[Rule, ...] = (
     Rule("loadgen_version", "LoadGen", TOLD),
     Rule("gputax_version", "gputax", TOLD),
 )
-# The conditions that a worker's facts name, some of them among its engine's options.
+# Conditions in a worker's facts, some of them among its engine's options.
 FACT_FIELDS: tuple[str, ...] = (
     "workload", "device", "device_name", "engine", "engine_version", "provider", "precision", "threads", "inter_op",
     "spin", "copies", "compile", "cuda_graphs", "weights", "weights_sha256", "inputs", "sample_count",
 )  # fmt: skip
-# The parts of a fingerprint in which all cells of one record must agree, to the last detail.
+# The parts of a fingerprint that must be identical for all cells of one record.
 RESUMED_PARTS = ("host", "cpu_allowance", "gpus", "packages", "setups")
 _RULE_OF: dict[str, Rule] = {rule.field: rule for rule in RULES}
 
@@ -117,8 +117,8 @@ _RULE_OF: dict[str, Rule] = {rule.field: rule for rule in RULES}
 def differences(a: Conditions, b: Conditions, purpose: Purpose = "compare") -> tuple[Difference, ...]:
     """Return every condition in which the two differ, in the order of `RULES`; of a fingerprint, in its own order.
 
-    In a comparison both sides must know it. Elsewhere gputax itself told both: what only one of them knows differs as
-    well, except that the earlier cells of a resumed record may be of a version that told less.
+    In a comparison both sides must know it. Elsewhere gputax itself reported both: if only one knows it, it differs
+    too, except that the earlier cells of a resumed record may be from a version that reported less.
     """
     found = []
     for rule in map(_rule_at, a) if purpose == "resume" else RULES:
@@ -131,18 +131,18 @@ def differences(a: Conditions, b: Conditions, purpose: Purpose = "compare") -> t
 
 
 def _rule_at(path: str) -> Rule:
-    """Return the rule for one detail of a fingerprint, by the last word of its path; one without a rule blocks too."""
+    """Return the rule for a fingerprint's detail, by the last part of its path; a detail without a rule blocks too."""
     known = _RULE_OF.get(path.rpartition(".")[2])
     return Rule(path, path, known.blocks if known else TOLD)
 
 
 def blocking_differences(a: Conditions, b: Conditions, purpose: Purpose) -> tuple[str, ...]:
-    """Return in words what the two must not differ in, and do."""
+    """Return the forbidden differences as text."""
     return tuple(each.text for each in differences(a, b, purpose) if each.blocking)
 
 
 def unchecked(a: Conditions, b: Conditions) -> tuple[str, ...]:
-    """Return the titles of the conditions that matter and that only one side knows."""
+    """Return the titles of the conditions that matter but are known for only one side."""
     return tuple(
         rule.title
         for rule in RULES
@@ -151,7 +151,7 @@ def unchecked(a: Conditions, b: Conditions) -> tuple[str, ...]:
 
 
 def conditions_of_facts(facts: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the conditions that a worker's own facts tell: what was really loaded, not what was asked for."""
+    """Return the conditions from a worker's facts: what was actually loaded, not what was requested."""
     options = facts.get("options")
     found = {**(options if isinstance(options, Mapping) else {}), **facts, "inputs": facts.get("samples")}
     return {name: found[name] for name in FACT_FIELDS if isinstance(found.get(name), str | int | float | bool)}

@@ -1,4 +1,4 @@
-"""Which `libcuda.so.1` a program is to find: decided before it starts, because the loader reads it only then."""
+"""Which `libcuda.so.1` a program finds: decided before it starts, because the loader reads it only then."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from gputax.plan.engines import parse_engine
 from gputax.plan.environment import PROXY, EnvironmentName
 from gputax.plan.micro import ENGINE
 
-# The software device says so in its own name, directly and behind the proxy; no number of it can pass for a GPU's.
+# The software device says so in its own name, directly and behind the proxy; none of its numbers can pass for a GPU's.
 SOFTWARE_DEVICE_NAME = "gputax software device"
 
 
 @dataclass(frozen=True)
 class DriverChoice:
-    """What was asked for; the environment finds the file."""
+    """The requested driver; the environment finds the file."""
 
     device: str = "auto"
     libcuda: str = ""
-    """A library of the user's, by path; empty for the device's own."""
+    """Path of the user's library; empty for the device's own."""
     needed: bool = True
-    """Whether the program calls the driver at all: an engine on the CPU is left as it is."""
+    """Whether the program calls the driver at all: an engine on the CPU does not."""
 
 
 def driver_choice(setup: Setup) -> DriverChoice:
-    """Return what a worker with this setup needs."""
+    """Return the driver that a worker with this setup needs."""
     return DriverChoice(setup.device, setup.libcuda, needed=parse_engine(setup.engine).name == ENGINE)
 
 
 def share_a_worker(one: Setup, other: Setup) -> bool:
-    """Whether one worker may load the other setup in its turn: operations of one driver leave nothing behind."""
+    """Whether one worker may load the other setup next: operations of one driver leave no state."""
     same = dataclasses.replace(one, workload=other.workload) == other
     return same and parse_engine(one.engine).name == ENGINE
 
 
 def refuse_driver_contradictions(environment: str, setup: Setup) -> None:
-    """Refuse what can never be measured: a layer or a library that the engine does not use."""
+    """Reject a layer or a library that the engine does not use, because it cannot be measured."""
     engine = parse_engine(setup.engine).name
     if engine == ENGINE:
         if setup.device == "cpu":
@@ -50,7 +50,7 @@ def refuse_driver_contradictions(environment: str, setup: Setup) -> None:
         raise UsageError(
             f"the GPU proxy carries the CUDA driver API, which the engine {engine} does not use",
             where=f"environment {environment}",
-            next_step="measure --workload micro, or run a driver-API program of yours with `gputax exec`",
+            next_step="measure --workload micro, or run your own driver-API program with `gputax exec`",
         )
     if setup.device == "software" or setup.libcuda:
         option = "--libcuda" if setup.libcuda else "--device software"

@@ -13,17 +13,17 @@ Option = int | float | str | bool
 
 @dataclass(frozen=True)
 class EngineKind:
-    """One engine: where it is, what may be set, and what its numbers are about."""
+    """One engine: its module, its options, and the claim of its numbers."""
 
     name: str
     loads: str
-    """MODULE:CLASS of the engine, imported in the worker and only when it is asked for."""
+    """MODULE:CLASS of the engine, imported only in the worker, and only when used."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """The options with their defaults; the type of the default is the type of the option."""
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The values of those options that do not take any."""
+    """The allowed values of options that are restricted."""
     runs_models: bool = True
-    """Whether it takes a workload's graph and inputs; the others bring their own work."""
+    """Whether it takes a workload's graph and inputs; the others have their own work."""
     runs_operations: bool = False
     """Whether it can stand in for an operation of `micro`."""
     takes_weights: bool = False
@@ -33,9 +33,9 @@ class EngineKind:
     internal: bool = False
     """Started by gputax itself and never by a user."""
     claim: str = ""
-    """What its numbers are, where that needs saying."""
+    """The claim of its numbers, if it needs one."""
     says_nothing_of_devices: bool = False
-    """Its numbers are programmed: `claim` is all there is to say."""
+    """Its numbers are programmed: `claim` is the whole claim."""
 
 
 _COPIES = ("included", "excluded")
@@ -87,14 +87,14 @@ SYNONYMS = {
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """An engine's name and the options that were given, all typed and with defaults filled in."""
+    """An engine's name and its options, typed and with defaults filled in."""
 
     name: str
     options: Mapping[str, Option]
 
 
 def parse_engine(text: str) -> EngineSpec:
-    """Parse `NAME[:KEY=VALUE,...]`; every unknown name or bad value is a usage error that says what exists."""
+    """Parse `NAME[:KEY=VALUE,...]`; an unknown name or bad value is a usage error that lists the valid ones."""
     name, _, rest = text.partition(":")
     if name not in ENGINES:
         raise unknown_name("engine", name, USER_ENGINES, SYNONYMS)
@@ -113,7 +113,7 @@ def waiting_passively(engine: str) -> str:
     """Return the engine with threads that sleep while they wait, unless its options say otherwise.
 
     Two tenants whose pools spin got 0.38 to 0.66 of one tenant's throughput together, about 1.0 with passive waiting;
-    in a duet a request took 43 ms beside the other's spinning pool and 28 ms without it (measured).
+    in a duet a request took 43 ms next to the other's spinning pool and 28 ms without it (measured).
     """
     if not ENGINES[parse_engine(engine).name].spins or "spin=" in engine:
         return engine

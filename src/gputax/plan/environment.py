@@ -14,12 +14,12 @@ class Layer:
 
     name: str
     budget_percent: float | None = None
-    """How much slower it may make a workload; None: the default for a layer without a budget of its own."""
+    """How much slower it may make a workload; None: the default for a layer without its own budget."""
     shares_device: bool = False
     """It divides a device among tenants."""
 
 
-# The targets that users wrote down: Kubernetes 1 %, GPU proxy 5 %, full hypervisor 10 %.
+# The users' targets: Kubernetes 1 %, GPU proxy 5 %, full hypervisor 10 %.
 LAYERS: dict[str, Layer] = {
     layer.name: layer
     for layer in (
@@ -32,7 +32,7 @@ LAYERS: dict[str, Layer] = {
         Layer("mig", shares_device=True),
     )
 }
-# The machine itself, and the way to another one: nothing that lies between a model and its device.
+# The machine itself, or a connection to another one: not a layer between a model and its device.
 NO_LAYERS = (BARE, SSH)
 
 
@@ -43,13 +43,13 @@ class EnvironmentName:
     place: str
     """`bare`, `container`, `ssh` or `k8s`."""
     added: tuple[str, ...] = ()
-    """What the name puts on top of the place, from below."""
+    """The layers on top of the place, bottom first."""
     host: str = ""
     """The machine behind `ssh:`."""
 
     @classmethod
     def parse(cls, text: str) -> EnvironmentName:
-        """Read `PLACE[:HOST][+LAYER...]`; any text is a name, because results of other tools bring their own."""
+        """Read `PLACE[:HOST][+LAYER...]`; any text is a name, because results of other tools have their own."""
         first, *added = text.split("+")
         place, _, host = first.partition(":")
         while place == SSH and added and added[0] not in LAYERS:  # a user or host may have a plus in its name
@@ -61,22 +61,22 @@ class EnvironmentName:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """All layers above the bare machine, from below: `k8s` and `proxy` for `k8s+proxy`."""
+        """All layers above the bare machine, bottom first: `k8s` and `proxy` for `k8s+proxy`."""
         return tuple(part for part in (self.place, *self.added) if part not in NO_LAYERS)
 
     @property
     def parent(self) -> EnvironmentName | None:
-        """The environment with one layer less, which tells what the last layer costs; None for the bare machine."""
+        """The environment without its last layer, the base for that layer's cost; None for the bare machine."""
         if self.added:
             return EnvironmentName(self.place, self.added[:-1], self.host)
         return EnvironmentName(BARE) if self.layers else None
 
     @property
     def sharing_layer(self) -> str:
-        """The technique by which its tenants share a device; empty where the device is not divided."""
+        """The technique by which its tenants share a device; empty if the device is not shared."""
         last = LAYERS.get(self.layers[-1]) if self.layers else None
         return last.name if last is not None and last.shares_device else ""
 
     def beyond(self, base: EnvironmentName) -> tuple[str, ...]:
-        """Return the layers that this environment has and `base` has not."""
+        """Return the layers of this environment that `base` does not have."""
         return tuple(layer for layer in self.layers if layer not in base.layers)

@@ -18,15 +18,15 @@ class Metric:
     unit: str
     better: Literal["lower", "higher"]
     stored: str
-    """The key of a cell in benchmark_results.json that holds it."""
+    """The key of a cell in benchmark_results.json that contains it."""
     percentile: float | None = None
     """For latencies that are a percentile: which one, as a fraction."""
     scale: float = 1.0
-    """What the stored value is multiplied by to have this unit."""
+    """Factor from the stored value to this unit."""
     judged: frozenset[str] = frozenset()
     """The scenarios in which results on disk are judged by it."""
     paired: frozenset[str] = frozenset()
-    """The scenarios in which each slot of a duet gives it."""
+    """The scenarios in which each slot of a duet provides it."""
     pooled: frozenset[str] = frozenset()
     """The scenarios in which a duet takes it from all slots together: a tail."""
     headline: frozenset[str] = frozenset()
@@ -39,8 +39,8 @@ SERVER = frozenset({"server"})
 # Operations are single requests, whatever the loop is called.
 OPERATION = frozenset({MICRO})
 QUERIES = STREAMS | SERVER
-# A server's throughput is the rate it was given, and the latency of a batch is its throughput seen from the other
-# side: neither is judged. Offline's slots hold one number, the time per sample.
+# A server's throughput is the given rate, and the latency of a batch is the inverse of its throughput:
+# neither is judged. Offline slots have one number, the time per sample.
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -74,9 +74,9 @@ SCENARIOS_JUDGED = frozenset().union(*(metric.judged for metric in METRICS.value
 
 
 def judged_metrics(scenario: str, named: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return what cells of this scenario are judged by; one that a file does not name is judged by all there is.
+    """Return the metrics that judge cells of this scenario; an unknown scenario is judged by all of them.
 
-    Further latencies of queries are judged where somebody `named` them in a budget.
+    Other query latencies are judged if a budget `named` them.
     """
     if scenario not in SCENARIOS_JUDGED:
         return tuple(METRICS)
@@ -86,17 +86,17 @@ def judged_metrics(scenario: str, named: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def paired_metrics(scenario: str) -> tuple[str, ...]:
-    """Return what each slot of a duet of this scenario gives."""
+    """Return the metrics that each slot of a duet of this scenario provides."""
     return tuple(name for name, metric in METRICS.items() if scenario in metric.paired)
 
 
 def pooled_metrics(scenario: str) -> tuple[str, ...]:
-    """Return what a duet of this scenario takes from all of its slots together."""
+    """Return the metrics that a duet of this scenario takes from all its slots together."""
     return tuple(name for name, metric in METRICS.items() if scenario in metric.pooled)
 
 
 def headline_order(scenario: str) -> tuple[str, ...]:
-    """Return the metrics in the order in which they summarise a cell; the first that has a number does."""
+    """Return the metrics that can summarise a cell, in order; the first with a number is used."""
     first = [name for name, metric in METRICS.items() if scenario in metric.headline]
     latencies = [name for name in METRICS if name.startswith("latency_")]
     return tuple(dict.fromkeys((*first, *latencies, *METRICS)))

@@ -1,4 +1,4 @@
-"""The operations of the workload `micro`: what a driver does for every program, one cell each."""
+"""The operations of the workload `micro`: basic driver operations, one cell each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Kind = Literal["operation", "launch", "synchronise", "allocate", "copy-in", "cop
 KIB, MIB = 1024, 1024 * 1024
 ALLOCATION_BYTES = MIB
 SMALL_COPY_BYTES = 4 * KIB
-# 100 MB is what users have measured by hand; the others show where the cost per call ends and the rate begins.
+# Users have measured 100 MB by hand; the other sizes separate the cost per call from the bandwidth.
 COPY_SIZES: dict[str, int] = {
     "4KiB": 4 * KIB,
     "64KiB": 64 * KIB,
@@ -32,11 +32,11 @@ class MicroOperation:
     kind: Kind
     title: str
     bytes_per_run: int = 0
-    """What a bandwidth is computed from; 0 where there is none."""
+    """The bytes for the bandwidth; 0 if there is none."""
 
     @property
     def bandwidth_metric(self) -> str | None:
-        """The metric that its bandwidth is, in words of plan.metrics."""
+        """The name of its bandwidth metric in plan.metrics."""
         return {"copy-in": "host_to_device", "copy-out": "device_to_host"}.get(self.kind)
 
 
@@ -58,7 +58,7 @@ OPERATIONS: dict[str, MicroOperation] = {
 
 
 def engine_for(workload: str, given: str) -> str:
-    """Return the engine: the one that was given, else the one that the workload has."""
+    """Return the given engine, else the workload's default."""
     return given or (ENGINE if workload in OPERATIONS else DEFAULT_ENGINE)
 
 
@@ -68,7 +68,7 @@ def is_micro(workload: str) -> bool:
 
 
 def expanded(workloads: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the workloads with `micro` and groups such as `micro:copy-in` written out, each once."""
+    """Return the workloads with `micro` and groups such as `micro:copy-in` expanded, each once."""
     found: list[str] = []
     for name in workloads:
         group = [each for each in OPERATIONS if name == MICRO or OPERATIONS[each].kind == name.partition(":")[2]]
@@ -77,6 +77,6 @@ def expanded(workloads: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def known_names(workloads: tuple[str, ...]) -> tuple[str, ...]:
-    """Return every name that may be asked for: the models, `micro`, its groups and its operations."""
+    """Return every valid name: the models, `micro`, its groups and its operations."""
     groups = (f"{MICRO}:{operation.kind}" for operation in OPERATIONS.values())
     return tuple(dict.fromkeys((*workloads, MICRO, *groups, *OPERATIONS)))

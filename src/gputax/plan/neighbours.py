@@ -1,4 +1,4 @@
-"""The kinds of neighbours: what each does on which device, and the setup that makes a tenant such a neighbour."""
+"""The kinds of neighbours: what each does on which device, and the setup of its worker."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ AGGRESSORS: dict[tuple[str, str], Aggressor] = {
 
 
 def family_of(device: str) -> Family:
-    """Return which column of the table a device belongs to."""
+    """Return the column of the table for a device."""
     return "cpu" if device == "cpu" else "driver"
 
 
 def checked_kinds(names: tuple[str, ...]) -> tuple[AggressorKind, ...]:
     """Return the kinds, each once; an unknown one is a usage error."""
     if not names:
-        raise UsageError("no neighbour is named", next_step=f"e.g. --aggressor {','.join(KINDS)}")
+        raise UsageError("--aggressor is empty", next_step=f"e.g. --aggressor {','.join(KINDS)}")
     for name in names:
         if name not in KINDS:
             raise unknown_name("aggressor", name, KINDS)
@@ -59,7 +59,7 @@ def checked_kinds(names: tuple[str, ...]) -> tuple[AggressorKind, ...]:
 
 
 def checked_victim(scenario: str) -> str:
-    """Return the victim's scenario; only closed loops of single requests can be held against a neighbour in pairs."""
+    """Return the victim's scenario; only closed loops of single requests can be paired with a neighbour."""
     return scenario_named(scenario, "scenario of the victim", VICTIMS)
 
 

@@ -1,4 +1,4 @@
-"""Warnings are data that travels with the number they are about; every kind of warning is one row of the catalogue."""
+"""Warnings are data stored with the number they are about; every kind of warning is one row of the catalogue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Kind:
     meaning: str
     action: str
     unit: str = ""
-    """The unit of a notice's value; empty where the value is not shown beside the title."""
+    """The unit of a notice's value; empty if the value is not shown with the title."""
 
 
 CATALOGUE: dict[str, Kind] = {
@@ -61,7 +61,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "gpu-throttled", "machine", "GPU clocks throttled",
-            "The GPU lowered its clocks (heat, power) for a reason outside of the layer under test.",
+            "The GPU lowered its clocks (heat, power) for a reason outside the layer under test.",
             "Improve cooling, or fix the clocks with nvidia-smi -lgc; measure again.", "% of samples",
         ),
         Kind(
@@ -82,7 +82,7 @@ CATALOGUE: dict[str, Kind] = {
         # How one cell was measured.
         Kind(
             "device-auto", "measurement", "device chosen automatically",
-            "`--device auto` took the device that is named.",
+            "`--device auto` chose this device.",
             "Name the device: --device cpu or --device cuda.",
         ),
         Kind(
@@ -102,7 +102,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "longer-than-asked", "measurement", "took longer than asked",
-            "The device is too slow to take the needed queries in the suite's time.",
+            "The device is too slow for the required queries in the suite's time.",
             "Nothing to do; plan for the longer time.", "s",
         ),
         Kind(
@@ -112,7 +112,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "loadgen-invalid", "measurement", "LoadGen: INVALID",
-            "LoadGen judged its own run as not valid, for the reason that is given.",
+            "LoadGen marked its own run INVALID, for the given reason.",
             "Measure longer or at a lower --qps; the cell does not count.",
         ),
         Kind(
@@ -132,23 +132,23 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "no-evidence", "measurement", "layer not proven active",
-            "Nothing proves that the layer was active while it was measured: the cell is INVALID.",
-            "Run `gputax doctor --env ENV`; the text names the missing proof.",
+            "There is no evidence that the layer was active during the measurement: the cell is INVALID.",
+            "Run `gputax doctor --env ENV`; the text names the missing evidence.",
         ),
         Kind(
             "technique", "measurement", "sharing technique",
-            "The layer was active, with something to know about how.",
+            "The layer was active, with a limitation.",
             "Read the text.",
         ),
         # Pairs.
         Kind(
             "pairs", "duet", "statistics of the pairs",
-            "A method that checks the interval disagrees, drifts or has outliers to report.",
+            "A check of the interval found a disagreement, a drift or outliers.",
             "Measure longer: --max-time.",
         ),
         Kind(
             "control-failed", "duet", "A/A control found a difference",
-            "A against A shows a difference that is not there: the machine is not quiet enough for this verdict.",
+            "A compared with itself shows a difference: the machine is not quiet enough for this verdict.",
             "Quieten the machine and measure again.",
         ),
         Kind(
@@ -158,7 +158,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "lost-pairs", "duet", "pairs dropped",
-            "A worker failed between the two halves of a pair.",
+            "A worker failed during a pair.",
             "Look at the error that is quoted; a few lost pairs do not change a verdict.", "pairs",
         ),
         Kind(
@@ -168,7 +168,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "not-measured", "duet", "not measured",
-            "The duet was interrupted before these operations were reached.",
+            "The duet was interrupted before these operations were measured.",
             "Run the same command again, with more --max-time.",
         ),
         # Results on disk.
@@ -194,33 +194,33 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "not-judged", "comparison", "metric not judged",
-            "The metric could not be compared, for the reason that is given.",
+            "The metric could not be compared, for the given reason.",
             "Read the reason; often more samples are needed.",
         ),
         Kind(
             "statistics", "comparison", "statistics of the comparison",
-            "A check of the method behind the interval has something to report.",
+            "A check of the interval's method found a problem.",
             "Measure longer, or use gputax duet.",
         ),
         Kind(
             "invalid", "comparison", "INVALID cell",
-            "One of the compared cells is not valid by its own record.",
+            "One of the compared cells is marked INVALID in its own record.",
             "Measure that cell again.",
         ),
         Kind(
             "unused-budget", "comparison", "budget not used",
-            "A budget on the command line names a metric that nothing here is judged by.",
+            "A budget on the command line names a metric that is not judged here.",
             "Check its spelling; `gputax compare --help` lists the metrics.",
         ),
         # Tenants.
         Kind(
             "technique-left-out", "sharing", "technique skipped",
-            "The technique is not possible here, for the reason that is given.",
+            "The technique is not possible here, for the given reason.",
             "Follow the next step in the text.",
         ),
         Kind(
             "uneven-tenants", "sharing", "tenants served unevenly",
-            "Tenants with the same load got different rates: a mean over all hides the slowest.",
+            "Tenants with the same load got different rates: a mean over all tenants hides the slowest.",
             "Look at the worst tenant's column.",
         ),
         Kind(
@@ -230,7 +230,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "window-stretched", "sharing", "window lengthened",
-            "The window was too short for this device and was made longer.",
+            "The window was too short for this device and was extended.",
             "Nothing to do, or ask for a longer --window.", "s",
         ),
         Kind(
@@ -245,12 +245,12 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "slot-stretched", "sharing", "slot lengthened",
-            "The slots were too short for this victim and were made longer.",
+            "The slots were too short for this victim and were extended.",
             "Nothing to do.", "s",
         ),
         Kind(
             "prometheus", "sharing", "Prometheus cross-check",
-            "Our mean could not be compared with Prometheus' own.",
+            "Our mean could not be compared with that of Prometheus.",
             "Check the URL and that the tenants are scraped.",
         ),
         # Models fitted to sharing results.
@@ -261,7 +261,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "unfinished", "advice", "unfinished results",
-            "The results are not complete; what is there was used.",
+            "The results are not complete; the finished cells were used.",
             "Run the same command again: it resumes.",
         ),
         Kind(
@@ -276,12 +276,12 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "form-not-checked", "advice", "model not checked",
-            "There are as many parameters as points: nothing is left to check the model's form.",
+            "There are as many parameters as points: no point is left to check the model's form.",
             "Measure one more number of tenants.",
         ),
         Kind(
             "lack-of-fit", "advice", "model does not fit",
-            "Residuals are larger than the spread of the repeats explains.",
+            "Residuals are larger than the spread of the repeats.",
             "Trust measured numbers of tenants more than computed ones.", "%",
         ),
         Kind(
@@ -301,7 +301,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "ratio-partly", "advice", "ratio partly known",
-            "The percentile exists for some numbers of tenants only.",
+            "The percentile exists only for some numbers of tenants.",
             "Measure longer windows.",
         ),
         Kind(
@@ -327,17 +327,17 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "many-blocks", "input", "several results in one log",
-            "The log holds more than one result block; the last one was read.",
-            "Cut the log if another one was meant.", "blocks",
+            "The log contains more than one result block; the last one was read.",
+            "Cut the log to read another one.", "blocks",
         ),
         Kind(
             "text-file", "input", "text file",
-            "A text file carries no samples and no fingerprint: fewer checks are possible.",
+            "A text file has no samples and no fingerprint: fewer checks are possible.",
             "Compare result directories where you have them.",
         ),
         Kind(
             "older-file", "input", "older file",
-            "An older JSON file carries no samples and no fingerprint: fewer checks are possible.",
+            "An older JSON file has no samples and no fingerprint: fewer checks are possible.",
             "Measure again with this version for intervals.",
         ),
     )
@@ -346,15 +346,15 @@ CATALOGUE: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Notice:
-    """One thing that a reader of a number must know; the text stands on its own."""
+    """One warning about a number; the text is complete by itself."""
 
     code: str
     text: str
     value: float | None = None
-    """The measured size of it, in the unit that the text names; None where there is nothing to measure."""
+    """The measured size, in the unit named in the text; None if there is none."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the notice as it is stored and as it travels over the worker's pipe."""
+        """Return the notice as stored in files and sent over the worker's pipe."""
         return dataclasses.asdict(self)
 
     @staticmethod
@@ -366,7 +366,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Remark:
-    """All notices of one kind: the worst of them, and the places that have one."""
+    """All notices of one kind: the worst of them, and where they occurred."""
 
     worst: Notice
     worst_place: str

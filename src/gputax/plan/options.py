@@ -43,7 +43,7 @@ class Option:
     short: bool = False
     """Whether `--help` shows it; `--help-all` shows all."""
     key: str = ""
-    """The keyword that a verb gets it by; empty: the name with underscores."""
+    """The keyword argument for a verb; empty: the name with underscores."""
     choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
@@ -53,7 +53,7 @@ class Option:
     negation: str = ""
     """The word that turns a flag off, e.g. no-control."""
     variable: str = ""
-    """The environment variable that says the same; a result depends on it wherever it is set."""
+    """The equivalent environment variable; a result depends on it wherever it is set."""
 
     @property
     def keyword(self) -> str:
@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 def _place(name: str, default: T, help_text: str, **more: Any) -> T:
-    """Declare a field of `EnvironmentOptions` and its option in one."""
+    """Declare a field of `EnvironmentOptions` together with its option."""
     option = Option(name, help_text, default, PLACE, **more)  # type: ignore[arg-type]
     field: T = dataclasses.field(default=default, metadata={"option": option})
     return field
@@ -73,26 +73,26 @@ def _place(name: str, default: T, help_text: str, **more: Any) -> T:
 
 @dataclass(frozen=True)
 class EnvironmentOptions:
-    """What the user said of a place; the defaults fit an image that was built from this checkout."""
+    """The user's options for a place; the defaults fit an image built from this checkout."""
 
-    inside: bool = _place("inside", False, "k8s: this process is in the pod already, as a Job is; make none.")
+    inside: bool = _place("inside", False, "k8s: this process already runs in the pod (e.g. as a Job); create none.")
     image: str = _place("image", IMAGE, "container, k8s: the image of gputax.", show_default=True)
     pull_policy: str = _place("pull-policy", PULL_POLICIES[0], "k8s: when to pull.", choices=PULL_POLICIES)
-    namespace: str = _place("namespace", NAMESPACE, "k8s: where the pods are made.", show_default=True)
+    namespace: str = _place("namespace", NAMESPACE, "k8s: namespace of the pods.", show_default=True)
     context: str = _place("context", "", "k8s: the kubeconfig's context. [default: current]", key="context_")
     node: str = _place("node", "", "k8s: the node by name. [default: the scheduler chooses]")
     runtime_class: str = _place("runtime-class", "", "k8s: RuntimeClass of the pod. [default: the cluster's]")
     pull_secret: str = _place("pull-secret", "", "k8s: name of the secret to pull the image with.")
-    # 0: as many as a bare worker of this machine would use, so that threads are equal.
+    # 0: as many as a bare worker of this machine would use, so that the threads are equal.
     cpus: int = _place("cpus", 0, "container, k8s: whole CPUs. [default: a bare worker's]", least=0, most=1024)
     memory: str = _place("memory", "4Gi", "container, k8s: memory.", show_default=True)
     gpus: int = _place("gpus", -1, "container, k8s: GPUs. [default: 1 for --device cuda]", least=-1, most=64)
     remote_command: str = _place(
         "remote-command", "", "ssh: what starts the worker. [default: python3 -m gputax.worker]"
     )
-    # A node that is still being made takes minutes.
+    # A node that is still being created takes minutes.
     ready_timeout_s: int = _place(
-        "ready-timeout", 300, "k8s: seconds that a pod may take to be ready.", least=1, show_default=True
+        "ready-timeout", 300, "k8s: seconds to wait for a pod to be ready.", least=1, show_default=True
     )
     sharing_flavour: str = _place(
         "sharing-flavour", SHARING_FLAVOURS[0], "k8s: who divides a GPU among tenants; auto: by the node's labels.",
@@ -104,7 +104,7 @@ class EnvironmentOptions:
     mig_profile: str = _place("mig-profile", "", "k8s: a tenant's MIG profile, e.g. 1g.10gb. [default: by tenants]")
 
     def changed(self, words: Iterable[str]) -> EnvironmentOptions:
-        """Return the options with words such as `image=gputax:next` taken over them."""
+        """Return the options, overridden by words such as `image=gputax:next`."""
         known = {each.name.replace("_", "-"): each.name for each in dataclasses.fields(self) if each.name != "inside"}
         changes: dict[str, str | int] = {}
         for word in words:
@@ -112,7 +112,7 @@ class EnvironmentOptions:
             if key not in known:
                 raise unknown_name("option of an environment", key, known)
             if not equals:
-                raise UsageError(f"{word!r} gives no value", next_step=f"e.g. {key}=VALUE")
+                raise UsageError(f"{word!r} has no value", next_step=f"e.g. {key}=VALUE")
             name = known[key]
             number = isinstance(PLACE_OPTIONS[name].default, int)
             if number and not value.isdigit():
@@ -123,7 +123,7 @@ class EnvironmentOptions:
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
     def gpu_count(self, device: str) -> int:
-        """Return how many GPUs the place is to have for this device."""
+        """Return the number of GPUs that the place needs for this device."""
         return self.gpus if self.gpus >= 0 else int(device == "cuda")
 
 
@@ -132,16 +132,16 @@ PLACE_OPTIONS: dict[str, Option] = {
 }
 
 _ENGINES = "onnx, torch, synthetic or driver, with :KEY=VALUE,…"
-# What run, duet, share, client, doctor, exec and demo take; a verb whose default or words differ says only that.
+# What run, duet, share, client, doctor, exec and demo take; a verb overrides only what differs.
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
         Option("workload", f"One of {', '.join(WORKLOADS)}, {MICRO}.", "resnet50", short=True, show_default=True),
         Option("scenario", f"One of {', '.join(SCENARIOS)}.", "", short=True),
-        Option("batch", "Samples of one inference.", 1, least=1, short=True, show_default=True),
+        Option("batch", "Samples per inference.", 1, least=1, short=True, show_default=True),
         Option("seed", "Seed of weights, inputs and order.", 7, least=0, show_default=True),
         Option("stall-timeout", "Kill a worker that reports no progress for N seconds.", 0.0, least=0.0),
-        Option("suite", "quick, standard, mlperf, or a TOML file of yours.", "quick", short=True, show_default=True),
+        Option("suite", "quick, standard, mlperf, or your own TOML file.", "quick", short=True, show_default=True),
         Option("engine", f"{_ENGINES} [default: onnx; micro: driver]", "", SETUP),
         Option(
             "device",
@@ -153,7 +153,7 @@ OPTIONS: dict[str, Option] = {
         ),
         Option(
             "precision",
-            f"{PRECISIONS[0]}, or {PRECISIONS[1]} where the device has it.",
+            f"{PRECISIONS[0]}, or {PRECISIONS[1]} if the device supports it.",
             "fp32",
             SETUP,
             show_default=True,
@@ -173,7 +173,7 @@ OPTIONS: dict[str, Option] = {
             multiple=True,
         ),
         Option("out", "Result directory.", "", OUTPUT, short=True),
-        Option("overwrite", "Measure again into a directory that holds results.", False, OUTPUT),
+        Option("overwrite", "Measure again into a directory that already has results.", False, OUTPUT),
         Option("dry-run", "Show the cells and about how long they take; measure nothing.", False, OUTPUT, short=True),
         Option("json", "Write the record to stdout instead of the table.", False, OUTPUT, short=True, key="as_json"),
     )
@@ -181,7 +181,7 @@ OPTIONS: dict[str, Option] = {
 
 
 def declared(name: str, **differs: Any) -> Option:
-    """Return a shared option, with what differs for one verb."""
+    """Return a shared option, with overrides for one verb."""
     return dataclasses.replace(OPTIONS[name], **differs)
 
 
@@ -189,7 +189,7 @@ def _variable(name: str, variable: str, help_text: str, **more: Any) -> Option:
     return Option(name, help_text, None, MACHINE, variable=variable, **more)
 
 
-# Variables that decide a result or where it comes from: an option says the same, and wins.
+# Variables that affect a result: each has an equivalent option, which wins.
 VARIABLE_OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
@@ -213,25 +213,23 @@ VARIABLE_OPTIONS: dict[str, Option] = {
         ),
         _variable("proxy-spin", "GPUTAX_PROXY_SPIN", "GPU proxy: how it waits: auto, always, never. [default: auto]"),
         _variable("proxy-transport", "GPUTAX_PROXY_TRANSPORT", "GPU proxy: shm or unix-socket. [default: shm]"),
-        _variable(
-            "proxy-socket", "GPUTAX_PROXY_SOCKET", "GPU proxy: use the one that listens here. [default: its own]"
-        ),
+        _variable("proxy-socket", "GPUTAX_PROXY_SOCKET", "GPU proxy: socket of a running proxy. [default: start one]"),
         _variable("native", "GPUTAX_NATIVE", "Directory of the native parts. [default: native/build of the checkout]"),
         _variable("models", "GPUTAX_MODELS", "Directory of model files. [default: ~/.cache/gputax/models]"),
     )
 }
 
-# Variables that gputax itself sets for workers and in pods; nobody needs them on a command line.
+# Variables that gputax itself sets for workers and in pods; they need no option.
 OWN_VARIABLES: dict[str, str] = {
-    "GPUTAX_SCRATCH": "The directory for temporary files that the coordinator made for one worker, and removes.",
+    "GPUTAX_SCRATCH": "The directory for temporary files of one worker; the coordinator creates and removes it.",
     "GPUTAX_TECHNIQUE": "How the device is shared: a label of the tenant's metrics (`gputax client --technique`).",
     "GPUTAX_METRICS_PORT": "Port at which a tenant's worker serves /metrics.",
     "GPUTAX_METRICS_ADDRESS": "Address at which a tenant's worker serves /metrics.",
     "GPUTAX_IMAGE": "The image of the pod: a label of the tenant's metrics.",
-    "GPUTAX_POD": "The pod's name, by the downward API.",
-    "GPUTAX_POD_UID": "The pod's UID, by the downward API: evidence that this process is in that pod.",
-    "GPUTAX_NODE": "The node's name, by the downward API.",
-    "GPUTAX_NAMESPACE": "The pod's namespace, by the downward API.",
+    "GPUTAX_POD": "The pod's name, from the downward API.",
+    "GPUTAX_POD_UID": "The pod's UID, from the downward API: evidence that this process is in that pod.",
+    "GPUTAX_NODE": "The node's name, from the downward API.",
+    "GPUTAX_NAMESPACE": "The pod's namespace, from the downward API.",
 }
 
 

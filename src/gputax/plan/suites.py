@@ -1,4 +1,4 @@
-"""Suites are files: read one, check it, and turn it with the user's choices into cells."""
+"""Suites are files: read one, check it, and combine it with the user's choices into cells."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gputax.plan.engines import DEFAULT_ENGINE, ENGINES, parse_engine
 from gputax.plan.workloads import workload_facts
 
 PACKAGE = Path(__file__).resolve().parent.parent
-# In a wheel the suites lie inside the package; in a checkout, at its root.
+# In a wheel the suites are inside the package; in a checkout, at its root.
 SUITE_DIRECTORIES = (PACKAGE / "suites", PACKAGE.parent.parent / "suites")
 SCENARIO_KEYS = {
     "batch",
@@ -42,7 +42,7 @@ SCENARIO_KEYS = {
     "pilot_s",
 }
 MICRO_KEYS = {"duration_s", "min_samples", "max_duration_s", "pilot_s"}
-# A suite that does not speak of `micro`: 1000 runs of each operation, but less than a second.
+# Default for a suite without `micro`: 1000 runs of each operation, but less than a second.
 MICRO_SIZES = {"duration_s": 0.1, "min_samples": 1000, "max_duration_s": 0.8, "pilot_s": 0.15}
 
 
@@ -57,12 +57,12 @@ class Suite:
     loads: Mapping[str, LoadPlan]
     batches: Mapping[str, tuple[int, ...]]
     budgets: Budgets = field(default_factory=Budgets)
-    """What `duet` and `compare` hold the overhead against; `run` does not judge."""
+    """The budgets for `duet` and `compare`; `run` does not judge."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user asked for on top of the suite; empty means: as the suite says."""
+    """The user's choices on top of the suite; empty means the suite's value."""
 
     workloads: tuple[str, ...] = ("resnet50",)
     scenarios: tuple[str, ...] = ()
@@ -87,9 +87,9 @@ def load_suite(name: str) -> Suite:
         if path.is_file():
             return parse_suite(path.stem, _text(path), str(path))
     if name.endswith(".toml"):
-        raise UsageError(f"there is no suite file {name!r}")
+        raise UsageError(f"suite file {name!r} not found")
     if Path(name).is_file():
-        raise UsageError(f"{name!r} is no suite file", next_step="a suite is a TOML file whose name ends in .toml")
+        raise UsageError(f"{name!r} is not a suite file", next_step="a suite is a TOML file whose name ends in .toml")
     raise unknown_name("suite", name, suite_names())
 
 
@@ -127,7 +127,7 @@ def parse_suite(name: str, text: str, where: str) -> Suite:
 
 
 def wanted_budgets(words: Sequence[str], suite: str) -> Budgets:
-    """Return what the command line says, and where it is silent what the named suite says."""
+    """Return the command line's values, completed from the named suite."""
     given = parse_budgets(words)
     return given.over(load_suite(suite).budgets) if suite else given
 
@@ -152,7 +152,7 @@ def load_plan(
     bound_ms: float = 0.0,
     max_wait_us: int = 0,
 ) -> tuple[Cell, ...]:
-    """Return the cells that `run` measures: a suite by name or file, and what was chosen on top of it."""
+    """Return the cells that `run` measures: a suite by name or file, and the choices on top of it."""
     named = load_suite(suite)
     setup = {
         "engine": engine,
@@ -181,20 +181,20 @@ def _refuse_contradictions(
     load: Mapping[str, Any],
 ) -> None:
     if load["qps"] and load["find_peak"]:
-        raise UsageError("--qps gives a rate and --find-peak searches one", next_step="use one of them")
+        raise UsageError("--qps sets the rate and --find-peak searches for it", next_step="use one of them")
     server_only = [key for key, value in load.items() if value]
     if server_only and "server" not in scenarios:
         option = "--" + server_only[0].replace("_", "-")
         raise UsageError(
-            f"{option} is for the server scenario, which is not asked for", next_step="add --scenario server"
+            f"{option} is for the server scenario, which is not selected", next_step="add --scenario server"
         )
     if batches and not {"offline", "server", "saturate"} & set(scenarios):
         raise UsageError(
-            f"--batch has no meaning for {', '.join(scenarios)}",
+            f"--batch does not apply to {', '.join(scenarios)}",
             next_step="drop it, or add --scenario offline",
         )
     if setup["weights"] and len(workloads) > 1:
-        raise UsageError("--weights is one model's file, but several workloads are named")
+        raise UsageError("--weights is a file for one model, but there are several workloads")
     if setup["weights"] and not ENGINES[parse_engine(setup["engine"] or DEFAULT_ENGINE).name].takes_weights:
         raise UsageError("--weights takes an ONNX file, which only --engine onnx can run")
 
@@ -205,7 +205,7 @@ def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
     workloads = micro.expanded(choices.workloads)
     if not scenarios and not all(micro.is_micro(workload) for workload in workloads):
         raise UsageError(
-            f"the suite {suite.name} names no scenario", next_step='add scenarios = ["offline"] to it, or --scenario'
+            f"the suite {suite.name} has no scenario", next_step='add scenarios = ["offline"] to it, or --scenario'
         )
     for scenario in scenarios:
         scenario_named(scenario)
@@ -232,11 +232,11 @@ def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
 
 
 def _micro_cells(suite: Suite, choices: Choices, workload: str) -> list[Cell]:
-    """Return the cells of one operation: a closed loop, unless a scenario was asked for by name."""
+    """Return the cells of one operation: a closed loop, unless a scenario was named."""
     for scenario in choices.scenarios:
         if scenario not in micro.SCENARIOS:
             raise UsageError(
-                f"{workload} is one operation after the other: it has no scenario {scenario}",
+                f"{workload} runs one operation at a time: it has no scenario {scenario}",
                 next_step=f"use --scenario {' or '.join(micro.SCENARIOS)}",
             )
     if choices.batches not in ((), (1,)):
@@ -266,7 +266,7 @@ def _load_plan(section: Mapping[str, Any], official: bool, where: str) -> LoadPl
     for key, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             raise UsageError(f"{key} = {value!r} is not a number of zero or more", where=where)
-    # A scenario that is sized by samples has no duration of its own.
+    # A scenario that is sized by samples has no duration.
     values.setdefault("duration_s", 0.0)
     values.setdefault("min_samples", 1)
     plan = LoadPlan(**values, official=official)
@@ -292,7 +292,7 @@ def _section(data: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any
     section = data.get(name, {})
     if not isinstance(section, dict):
         raise UsageError(
-            f"{name} = {section!r} is no table", where=where, next_step=f"write [{name}] and its keys below"
+            f"{name} = {section!r} is not a table", where=where, next_step=f"write [{name}] and its keys below"
         )
     return section
 

@@ -15,7 +15,7 @@ from gputax.plan.environment import BARE, K8S, EnvironmentName
 
 Bound = Literal["none", "cap", "slice"]
 DEFAULT_TENANTS = (1, 3, 5, 7)
-# Each is a process or a pod of its own; more are a slip of the keyboard, and would take the machine with them.
+# Each tenant is a process or a pod; more than this is a typing mistake and would overload the machine.
 MOST_TENANTS = 512
 
 
@@ -26,18 +26,18 @@ class Technique:
     name: str
     title: str
     places: tuple[str, ...]
-    """Where it exists: `bare`, `k8s`."""
+    """The places where it exists: `bare`, `k8s`."""
     bound: Bound
-    """What limits a tenant: nothing, a cap on the common device, or a slice that nobody else may use."""
+    """The limit of a tenant: none, a cap on the shared device, or an exclusive slice."""
     about: str
     default: bool = False
-    """Measured where `--tech` names nothing."""
+    """Measured if `--tech` is empty."""
     stand_in: bool = False
-    """Not a technique of GPUs: it shows the same experiment on a machine without one."""
+    """Not a GPU technique: it runs the same experiment on a machine without one."""
     single: bool = False
-    """For one tenant alone."""
+    """Only for a single tenant."""
     expected_notices: tuple[str, ...] = ()
-    """Codes of warnings that are the technique at work: a quota is meant to throttle."""
+    """Codes of warnings that the technique causes by design: a quota is meant to throttle."""
 
     def environment(self, place: str) -> str:
         """Return the environment of its tenants, e.g. `k8s+mps`."""
@@ -55,7 +55,7 @@ TECHNIQUES: dict[str, Technique] = {
         Technique("mig", "MIG", (K8S,), "slice", "the hardware gives each tenant a partition of its own", default=True),
         Technique(
             "proxy", "GPU proxy", (BARE, K8S), "none", "one process owns the device and serves all tenants",
-            expected_notices=("busy-neighbours",),  # a proxy that spins for its only tenant is not a stranger
+            expected_notices=("busy-neighbours",),  # a proxy that spins for its only tenant is expected
         ),
         Technique(
             "cpu-shared", "CPU, shared", (BARE,), "none", "all tenants on all cores: a stand-in without a GPU",
@@ -84,17 +84,17 @@ DEFAULT_TECHNIQUES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Entitlement:
-    """What a tenant may use; it stands beside every number, because unequal shares compare badly."""
+    """What a tenant may use; shown with every number, because unequal shares are not comparable."""
 
     text: str
     """E.g. `1/7 of the device`, `up to all of it`, `14 % of the SMs, 11.4 GB`, `1g.10gb`."""
     share: float | None
-    """The part of the device that it may use at most while it runs; None where that is unknown."""
+    """The largest part of the device that it may use; None if unknown."""
 
 
 @dataclass(frozen=True)
 class ShareCell:
-    """One measurement: so many tenants under one technique, for the n-th time."""
+    """One measurement: N tenants under one technique, in one repeat."""
 
     technique: str
     tenants: int
@@ -119,7 +119,7 @@ class SharePlan:
     window_s: float = 10.0
     batch_size: int = 1
     slices: int = 0
-    """Into how many parts a technique that partitions cuts the device; 0: as many as there are tenants at most."""
+    """Number of partitions of the device; 0: the largest number of tenants."""
     seed: int = 7
 
     def __post_init__(self) -> None:
@@ -130,29 +130,29 @@ class SharePlan:
                 here = [each.name for each in TECHNIQUES.values() if self.place in each.places]
                 raise UsageError(
                     f"the technique {name} does not exist in the environment {self.place}",
-                    next_step=f"--tech {','.join(here)}, or --env {TECHNIQUES[name].places[0]}",
+                    next_step=f"use --tech {','.join(here)}, or --env {TECHNIQUES[name].places[0]}",
                 )
         if not self.tenants or min(self.tenants) < 1:
             raise UsageError("the number of tenants must be at least 1", next_step="e.g. --tenants 1,3,5,7")
         most = max(self.tenants)
         if most > MOST_TENANTS:
             raise UsageError(
-                f"{most} tenants of one device are more than the {MOST_TENANTS} that are tried",
+                f"{most} tenants are more than the maximum of {MOST_TENANTS}",
                 next_step="e.g. --tenants 1,3,5,7",
             )
         if self.slices and self.slices < most:
             raise UsageError(
-                f"{most} tenants do not fit a device that is cut into {self.slices} parts",
-                next_step=f"--slices {most}, or fewer --tenants",
+                f"{most} tenants do not fit on a device with {self.slices} slices",
+                next_step=f"use --slices {most}, or fewer --tenants",
             )
 
     @property
     def parts(self) -> int:
-        """Into how many slices the device is cut."""
+        """The number of slices of the device."""
         return self.slices or max(self.tenants)
 
     def cells(self) -> tuple[ShareCell, ...]:
-        """Return all cells; each repeat visits the techniques, and within each the tenants, in an order of its own.
+        """Return all cells; each repeat visits the techniques, and within each the tenants, in a new random order.
 
         A switch of a GPU's technique can cost minutes, so a repeat goes to each technique once.
         """
@@ -167,5 +167,5 @@ class SharePlan:
 
     @property
     def id(self) -> str:
-        """A short name for exactly this experiment, so that an interrupted one finds its directory again."""
+        """A short name for exactly this experiment, so that an interrupted one can be resumed."""
         return hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()[:12]

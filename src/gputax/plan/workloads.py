@@ -1,4 +1,4 @@
-"""What is known of each workload without loading it: names, sizes, latency bounds and their sources."""
+"""Facts of each workload that are known without loading it: names, sizes, latency bounds and their sources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gputax.plan.micro import OPERATIONS, known_names
 
 @dataclass(frozen=True)
 class WorkloadFacts:
-    """The facts that a plan needs of a workload; the graph itself lives in the worker."""
+    """The facts of a workload that a plan needs; the graph itself is in the worker."""
 
     name: str
     title: str
@@ -21,7 +21,7 @@ class WorkloadFacts:
     is_mlperf_model: bool
 
 
-# Bounds and sample counts are those of LoadGen's built-in configuration (6.0.17). YOLOS-small is no MLPerf model:
+# Bounds and sample counts are those of LoadGen's built-in configuration (6.0.17). YOLOS-small is not in MLPerf:
 # 100 ms is ours, the bound MLPerf gives to its detector of similar size (RetinaNet).
 WORKLOADS: dict[str, WorkloadFacts] = {
     "resnet50": WorkloadFacts("resnet50", "ResNet-50 v1.5, 224x224", 15.0, "MLPerf", 1024, 24576, True),
@@ -41,7 +41,7 @@ SYNONYMS = {
 
 
 def workload_facts(name: str) -> WorkloadFacts:
-    """Return the facts of the workload, or say which names exist."""
+    """Return the facts of the workload, or raise with the valid names."""
     if name in OPERATIONS:
         return WorkloadFacts(name, OPERATIONS[name].title, 0.0, "none", 1, 1, False)
     if name not in WORKLOADS:

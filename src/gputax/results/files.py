@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and say plainly when the disk does not take them."""
+"""Write files atomically, with clear errors when the disk is full or not writable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gputax.errors import GputaxError, PreflightError
 
-# Enough for the logs and samples of a long suite; noticed before anything is measured.
+# Enough for the logs and samples of a long suite; checked before anything is measured.
 PROBE_BYTES = 4 * 1024 * 1024
 
 
@@ -28,7 +28,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path` that takes its place at the end, or leaves no trace."""
+    """Yield a temporary path next to `path` that replaces it at the end, or is removed on failure."""
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def probe_directory(path: Path) -> None:
-    """Create the directory and write to it once, so that a bad path fails in the first second."""
+    """Create the directory and write to it once, so that a bad path fails early."""
     probe = path / ".probe"
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def probe_directory(path: Path) -> None:
 
 
 def disk_error(path: Path, error: OSError) -> GputaxError:
-    """Return the error for a failed write, with the command that helps."""
+    """Return the error for a failed write, with a command that helps."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return GputaxError(
             "the disk is full",

@@ -1,4 +1,4 @@
-"""The kinds of documents that a result directory can hold: type, file name, version, and the words for each."""
+"""The kinds of documents that a result directory can contain: type, file name, version and display texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputax.results.sharing_bounds import refuse_nonsense
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 Resumable = TypeVar("Resumable", RunRecord, SharingRecord)
-"""The record of an experiment that grows cell by cell, and that the same command resumes."""
+"""The record of an experiment that grows cell by cell and can be resumed with the same command."""
 
 
 def _anything(document: Document, where: str) -> None:
@@ -31,15 +31,15 @@ class DocumentKind(Generic[AnyDocument]):
     title: str
     """With its article, e.g. `a run record`."""
     experiment: str
-    """What wrote it, as it is named where a directory already holds one: `this directory holds a run`."""
+    """The experiment that wrote it, as in `this directory already contains a run`."""
     missing: str
-    """What is said of a directory without one."""
+    """The message for a directory without one."""
     command: str
     """The command that writes one."""
     if_broken: str = ""
-    """The next step where the document breaks a rule that has none of its own."""
+    """The next step if the document breaks a rule that has none."""
     check: Callable[[AnyDocument, str], None] = _anything
-    """Raises where a figure cannot be; the second argument is where the document lies."""
+    """Raises if a figure is impossible; the second argument is the location of the document."""
 
 
 RUN = DocumentKind(
@@ -68,6 +68,6 @@ SHARING = DocumentKind(
     experiment="sharing experiment",
     missing="no sharing experiment here",
     command="gputax share --out DIR",
-    if_broken="the file was edited, or is another program's: `gputax share` writes ours",
+    if_broken="the file was edited or written by another program: create one with `gputax share`",
     check=refuse_nonsense,
 )

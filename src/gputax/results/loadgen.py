@@ -12,7 +12,7 @@ PREFIX = ":::MLLOG "
 
 @dataclass(frozen=True)
 class LoadGenLog:
-    """What a `mlperf_log_detail.txt` says."""
+    """The content of a `mlperf_log_detail.txt`."""
 
     values: dict[str, object]
     valid: bool
@@ -27,7 +27,7 @@ class LoadGenLog:
 
 
 def parse_detail(text: str, where: str = "mlperf_log_detail.txt") -> LoadGenLog:
-    """Parse the whole log; one that holds no result is an error that says so."""
+    """Parse the whole log; a log without a result is an error."""
     values: dict[str, object] = {}
     reasons: list[str] = []
     errors = 0
@@ -38,7 +38,7 @@ def parse_detail(text: str, where: str = "mlperf_log_detail.txt") -> LoadGenLog:
             entry = json.loads(line[len(PREFIX) :])
             key, value, metadata = str(entry["key"]), entry["value"], entry.get("metadata", {})
         except (ValueError, KeyError, TypeError):
-            continue  # a line cut short by a full disk or a kill; the missing result below tells
+            continue  # a line truncated by a full disk or a kill; detected below by the missing result
         if key == "result_invalid_reason":
             reasons.append(str(value))
         errors += bool(metadata.get("is_error"))
@@ -47,7 +47,7 @@ def parse_detail(text: str, where: str = "mlperf_log_detail.txt") -> LoadGenLog:
         raise ResultsError(
             "the LoadGen log has no result",
             where=where,
-            next_step="the run was cut short or was an accuracy run: run it again",
+            next_step="the run was interrupted or was an accuracy run: run it again",
         )
     # Booleans are flags of the verdict; only real figures belong among the metrics.
     metrics = {

@@ -1,7 +1,7 @@
-"""`micro_results.txt`: the operations as a text of the shape that users keep, and that `gputax compare` reads again.
+"""`micro_results.txt`: the operations as text in the users' own format, which `gputax compare` can read.
 
-The key metrics are one unnamed cell, as in the users' own files, so that those can be compared with it. The table of
-all operations below them is for people: the record beside it has every number.
+The key metrics are one unnamed cell, as in the users' own files, so that both can be compared. The table of
+all operations below is for reading; the record next to it has every number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HEADINGS = ("operation", "ops/sec", "mean us", "p50 us", "p90 us", "p99 us", "GB
 
 
 def micro_text(record: RunRecord) -> str:
-    """Return the text, empty where no operation was measured; what is not valid is named and has no number."""
+    """Return the text, empty if no operation was measured; invalid ones are listed without a number."""
     measured = [benchmark for benchmark in record.benchmarks if is_micro(benchmark.workload)]
     if not measured:
         return ""

@@ -1,4 +1,4 @@
-"""Read a document of ours: the file, its JSON, its version and its keys, each with an error that names the file."""
+"""Read a gputax document: the file, its JSON, its version and its keys, each with an error that names the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputax.results.kinds import AnyDocument, DocumentKind
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, or say why it is none."""
+    """Read a JSON file, or raise with the reason."""
     where = printable(str(path), 4096)
     try:
         content = path.read_bytes()
@@ -25,7 +25,7 @@ def read_json(path: Path) -> Any:
 
 
 def refuse_no_text(content: bytes, where: str) -> None:
-    """Refuse what a killed program or a wrong name leaves: nothing, or something else than text."""
+    """Reject an empty or binary file, e.g. from a killed program or a wrong name."""
     if not content.strip():
         raise ResultsError("the file is empty", where=where, next_step="measure again")
     if b"\0" in content:
@@ -33,19 +33,19 @@ def refuse_no_text(content: bytes, where: str) -> None:
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
-    """Parse JSON, or say where it breaks."""
+    """Parse JSON, or say where it is invalid."""
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise ResultsError("JSON nested without end: no result file", where=where) from error
+        raise ResultsError("JSON is nested too deeply: not a result file", where=where) from error
     except ValueError as error:
         raise ResultsError(
-            f"JSON that breaks: {error}", where=where, next_step="the file was cut short or edited: get it again"
+            f"invalid JSON: {error}", where=where, next_step="the file was truncated or edited: copy it again"
         ) from error
 
 
 def checked(kind: DocumentKind[AnyDocument], data: Any, where: str) -> AnyDocument:
-    """Return parsed data as a document of this kind; a newer version is refused before its keys are looked at."""
+    """Return parsed data as a document of this kind; a newer version is refused before its keys are checked."""
     try:
         document = _validated(kind, data, where)
         kind.check(document, where)
@@ -61,7 +61,7 @@ def _validated(kind: DocumentKind[AnyDocument], data: Any, where: str) -> AnyDoc
     version = data.get("schema_version")
     if isinstance(version, int) and version > kind.schema_version:
         raise ResultsError(
-            f"written by a newer gputax (schema {version}, this one knows {kind.schema_version})",
+            f"written by a newer gputax (schema {version}, this one supports {kind.schema_version})",
             where=where,
             next_step="upgrade gputax",
         )
@@ -80,12 +80,12 @@ def _validated(kind: DocumentKind[AnyDocument], data: Any, where: str) -> AnyDoc
 
 
 def _refuse_no_object(data: Any, title: str, where: str) -> None:
-    """Refuse JSON that is whole and says nothing; the schema's own words for it help nobody."""
+    """Reject valid JSON without content with a clearer message than the schema's."""
     if isinstance(data, dict) and data:
         return
     kind = "an empty object" if isinstance(data, dict) else "a list" if isinstance(data, list) else "a single value"
     raise ResultsError(
-        f"not {title}: the file holds {kind}{'' if isinstance(data, dict) else ', not an object'}",
+        f"not {title}: the file contains {kind}{'' if isinstance(data, dict) else ', not an object'}",
         where=where,
-        next_step="name a directory of results; `gputax run`, `gputax compare --out` and `gputax share` make them",
+        next_step="name a directory of results; `gputax run`, `gputax compare --out` and `gputax share` create them",
     )

@@ -1,4 +1,4 @@
-"""The bounds of every figure in a sharing document: one that no measurement can have is refused by its name; pure."""
+"""The bounds of every figure in a sharing document: an impossible value is rejected by name; pure."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from gputax.results.documents.sharing import NeighbourRow, SharedCell, SharedRow
 from gputax.results.importers.source import printable
 
 LATENCIES = ("mean_ms", "p50_ms", "p90_ms", "p99_ms")
-# A sum of floats may miss 1 by its last digits.
+# A sum of floats may differ from 1 in its last digits.
 ROUNDING = 1e-9
-NEXT_STEP = "measure again, or get the file again: gputax writes no such figure"
+NEXT_STEP = "measure again, or copy the file again: gputax never writes such a value"
 
 
 @dataclass(frozen=True)
 class Held:
-    """One figure of a document, and what it may be."""
+    """One figure of a document and its bounds."""
 
     field: str
     value: float | None
     least: float = 0.0
     most: float = math.inf
     positive: bool = False
-    """A valid cell has a number here that is neither nothing nor infinite."""
+    """A valid cell has a finite number above zero here."""
 
     @property
     def wrong(self) -> str:
-        """What it should have been; nothing where it is that."""
+        """The expected range; empty if the value is inside."""
         if self.value is None:
             return ""
         if self.positive and not (math.isfinite(self.value) and self.value > 0.0):
             return "above 0"
-        # What is not a number is shown as a dash.
+        # NaN is shown as a dash.
         if self.value < self.least - ROUNDING:
             return f"at least {self.least:g}" if math.isinf(self.most) else f"from {self.least:g} to {self.most:g}"
         return f"from {self.least:g} to {self.most:g}" if self.value > self.most + ROUNDING else ""
 
 
 def refuse_nonsense(record: SharingRecord, where: str) -> None:
-    """Raise at the first figure that no measurement can have."""
+    """Raise at the first impossible figure."""
     for held in figures_of(record):
         wrong = held.wrong
         if wrong:
             raise ResultsError(
-                f"{printable(held.field, 600)} is {held.value:g}, and must be {wrong}", where=where, next_step=NEXT_STEP
+                f"{printable(held.field, 600)} is {held.value:g}, but must be {wrong}", where=where, next_step=NEXT_STEP
             )
 
 
 def figures_of(record: SharingRecord) -> Iterator[Held]:
-    """Yield every figure that is bounded, with the way to it in the document."""
+    """Yield every bounded figure with its path in the document."""
     for number, cell in enumerate(record.cells):
         yield from _cell(cell, f"cells.{number}")
     for number, row in enumerate(record.rows):

@@ -1,4 +1,4 @@
-"""The result directory is the database: lock it, read its document, and write each cell when it ends."""
+"""The result directory is the database: lock it, read its document, and write each cell when it finishes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from gputax.results.reading import checked, read_json
 
 
 def document_path(kind: DocumentKind[Any], place: Path) -> Path:
-    """Return where the document of this kind is: in the directory `place`, or `place` itself if that is a file."""
+    """Return the path of the document of this kind: in the directory `place`, or `place` itself if that is a file."""
     return place if place.is_file() or place.suffix == ".json" else place / kind.file_name
 
 
 def read_document(kind: DocumentKind[AnyDocument], place: Path) -> AnyDocument:
-    """Read the document of a directory, or a file under any name; say why it cannot be one of ours."""
+    """Read the document of a directory, or a file under any name; raise if it is not a gputax document."""
     path = document_path(kind, place)
     where = printable(str(path), 4096)
     if not path.exists():
@@ -36,7 +36,7 @@ def read_document(kind: DocumentKind[AnyDocument], place: Path) -> AnyDocument:
 
 
 def file_inside(directory: Path, name: str) -> Path:
-    """Return the path of a file that a document names; it may name files of its own directory only."""
+    """Return the path of a file that a document names; it may only name files in its own directory."""
     path = directory / name
     if "\0" in name or not path.resolve().is_relative_to(directory.resolve()):
         raise ResultsError(
@@ -46,7 +46,7 @@ def file_inside(directory: Path, name: str) -> Path:
 
 
 class ResultDirectory(Generic[AnyDocument]):
-    """One directory that one experiment may write to: its document, and the files beside it."""
+    """One directory that one experiment may write to: its document, and its files."""
 
     def __init__(self, path: Path, kind: DocumentKind[AnyDocument]) -> None:
         self.path = path
@@ -72,12 +72,12 @@ class ResultDirectory(Generic[AnyDocument]):
         return descriptor
 
     def close(self) -> None:
-        """Let others write here."""
+        """Release the lock."""
         (self.path / ".lock").unlink(missing_ok=True)
         os.close(self._lock)
 
     def discard(self) -> None:
-        """Remove what an experiment wrote that measured nothing; files of others stay."""
+        """Remove the files of an experiment that measured nothing; foreign files stay."""
         for name in (self.kind.file_name, "environment.json", "events.jsonl"):
             (self.path / name).unlink(missing_ok=True)
         if [entry.name for entry in self.path.iterdir()] == [".lock"]:
@@ -97,7 +97,7 @@ class ResultDirectory(Generic[AnyDocument]):
         write_text(self.path / self.kind.file_name, document.model_dump_json(indent=2) + "\n")
 
     def write_json(self, name: str, data: Any) -> None:
-        """Write one more JSON file beside the document."""
+        """Write another JSON file next to the document."""
         write_text(self.path / name, json.dumps(data, indent=2, sort_keys=True) + "\n")
 
     def write_text(self, name: str, text: str) -> None:
@@ -114,7 +114,7 @@ class ResultDirectory(Generic[AnyDocument]):
             pq.write_table(table, temporary, compression="zstd")
 
     def append_event(self, kind: str, **details: Any) -> None:
-        """Add one line to the diary of the experiment."""
+        """Append one line to the experiment's log."""
         line = json.dumps({"at": now_text(), "event": kind, **details}, sort_keys=True) + "\n"
         try:
             with (self.path / "events.jsonl").open("a") as diary:
@@ -141,7 +141,7 @@ def default_directory(root: Path, kind: DocumentKind[Resumable], plan_id: str, n
         try:
             record = read_document(kind, path)
         except ResultsError:
-            continue  # somebody else's file; not ours to resume
+            continue  # not a gputax file; nothing to resume
         if record.plan_id == plan_id and not record.complete:
             return path.parent
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -149,5 +149,5 @@ def default_directory(root: Path, kind: DocumentKind[Resumable], plan_id: str, n
 
 
 def now_text() -> str:
-    """Return the wall-clock time for people; durations never come from it."""
+    """Return the wall-clock time for display; never used for durations."""
     return datetime.datetime.now().astimezone().isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""What every estimate of an overhead can tell a judge, whichever method it came from."""
+"""The interface of every estimate of an overhead, whichever method it came from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 Unit = Literal["%", "ms"]
 UNBOUNDED_PERCENT = (-100.0, math.inf)
-"""The interval of a ratio of which nothing is known: it is positive."""
+"""The interval of an unknown positive ratio."""
 
 
 class Estimate(Protocol):
@@ -26,7 +26,7 @@ class Estimate(Protocol):
 
 
 def percent_of_log(log: float) -> float:
-    """Return exp(log) - 1 in percent; infinite where a float ends."""
+    """Return exp(log) - 1 in percent; infinite on overflow."""
     return 100.0 * math.expm1(log) if log < 700.0 else math.inf
 
 

@@ -1,4 +1,4 @@
-"""Check arrays before any formula sees them, and say which value is bad."""
+"""Validate arrays before any formula uses them, and name the bad value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputax.errors import ResultsError
 
 FloatArray = NDArray[np.float64]
 Better = Literal["lower", "higher"]
-"""Which way a metric is good: `lower` for latency, `higher` for throughput."""
+"""The better direction of a metric: `lower` for latency, `higher` for throughput."""
 
 
 def finite_values(values: ArrayLike, name: str, *, item: str = "sample") -> FloatArray:
@@ -40,7 +40,7 @@ def paired_values(a: ArrayLike, b: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 
 def log_ratios(a: ArrayLike, b: ArrayLike, better: Better = "lower") -> FloatArray:
-    """Return ln(B/A) per pair, or ln(A/B) where higher is better, so that a positive one is always a cost."""
+    """Return ln(B/A) per pair, or ln(A/B) if higher is better, so that positive is always a cost."""
     side_a, side_b = paired_values(a, b)
     logs = np.log(side_b) - np.log(side_a)
     return logs if better == "lower" else -logs
@@ -49,9 +49,9 @@ def log_ratios(a: ArrayLike, b: ArrayLike, better: Better = "lower") -> FloatArr
 def _flat(values: ArrayLike, name: str) -> FloatArray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
-        raise ResultsError(f"{name} has {array.ndim} dimensions where a flat list of numbers is needed")
+        raise ResultsError(f"{name} has {array.ndim} dimensions but must be a flat list of numbers")
     if array.size == 0:
-        raise ResultsError(f"{name} is empty", next_step="measure again: nothing can be said of no values")
+        raise ResultsError(f"{name} is empty", next_step="measure again: there are no values")
     return array
 
 
@@ -63,5 +63,5 @@ def _refuse(array: FloatArray, bad: NDArray[np.bool_], name: str, item: str) -> 
     raise ResultsError(
         f"{name}: {item} {first + 1} of {array.size} is {array[first]:g}"
         + (f", and {more} more are bad" if more else ""),
-        next_step=f"drop the {item} and say so, or measure again",
+        next_step=f"drop the {item} and report it, or measure again",
     )

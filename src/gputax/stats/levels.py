@@ -1,4 +1,4 @@
-"""Pairs inside worker restarts: the interval when each restart has a speed of its own."""
+"""Pairs inside worker restarts: the interval when restarts differ in speed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gputax.stats.series import SeriesMean, series_mean
 
 @dataclass(frozen=True)
 class RestartEstimate:
-    """The overhead with restarts as replicates: wider than by pairs, and right where restarts differ."""
+    """The overhead with restarts as replicates: wider than by pairs, and correct if restarts differ."""
 
     overhead_percent: float
     ci95_percent: tuple[float, float]
@@ -26,7 +26,7 @@ class RestartEstimate:
     pairs: int
     within_sd_percent: float
     between_sd_percent: float
-    """What restarts add beyond the noise of their pairs; 0 where they add nothing."""
+    """Standard deviation between restarts beyond the noise of their pairs; 0 if there is none."""
     p: float
     """Probability of restart means this far apart if restarts did not matter (analysis of variance)."""
     log_mean: SeriesMean

@@ -1,4 +1,4 @@
-"""The overhead of B over A from interleaved pairs: estimate, interval, cross-checks and what looks wrong."""
+"""The overhead of B over A from interleaved pairs: estimate, interval, cross-checks and notices."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gputax.stats.inputs import Better, FloatArray, log_ratios
 from gputax.stats.series import ROUNDING, SeriesMean, batch_starts, series_mean
 
 RESAMPLES = 10_000
-# Below this the bootstrap is far too narrow (at 5 pairs by a third) and would cry wolf as a cross-check.
+# Below this the bootstrap is far too narrow (at 5 pairs by a third) and would raise false alarms as a cross-check.
 BOOTSTRAP_FROM_PAIRS = 10
-# Order and drift are looked at in every cell, so a notice needs more than the usual 0.05.
+# Order and drift are tested in every cell, so a notice needs a stricter level than the usual 0.05.
 NOTICE_P = 0.01
 
 
@@ -33,7 +33,7 @@ class OrderEffect:
 
 @dataclass(frozen=True)
 class Drift:
-    """How much the overhead itself moved from the first pair to the last."""
+    """How much the overhead changed from the first pair to the last."""
 
     percent: float
     p: float
@@ -41,12 +41,12 @@ class Drift:
 
 @dataclass(frozen=True)
 class PairedEstimate:
-    """The overhead with everything that a reader needs to believe it or not."""
+    """The overhead with everything needed to check it."""
 
     overhead_percent: float
     ci95_percent: tuple[float, float]
     one_sided95_percent: tuple[float, float]
-    """The lower and the upper bound with a risk of 5 % each: the verdict is made on these."""
+    """The lower and the upper bound with a risk of 5 % each: used for the verdict."""
     pairs: int
     effective_pairs: float
     sd_percent: float
@@ -154,15 +154,15 @@ def _drift(logs: FloatArray, time_s: FloatArray | None) -> Drift | None:
 
 def _correlation_notices(mean: SeriesMean) -> list[str]:
     if mean.sd == 0.0:
-        return ["all pairs are equal: nothing varies here, or the clock is too coarse to show it"]
+        return ["all pairs are equal: there is no variation, or the clock is too coarse to show it"]
     if mean.inflation > 1.2:
         return [
             f"neighbouring pairs are correlated (lag-1 {mean.lag1:.2f}): the interval is widened "
-            f"{mean.inflation:.1f} times, as if there were {mean.effective_count:.0f} pairs"
+            f"by a factor of {mean.inflation:.1f}, as if there were {mean.effective_count:.0f} pairs"
         ]
     # Ten independent pairs have a lag-1 below -0.5 once in 15 runs, below -0.79 hardly ever.
     if mean.lag1 < -max(0.5, 2.5 / mean.count**0.5):
-        return [f"neighbouring pairs alternate (lag-1 {mean.lag1:.2f}): does the waiting side go on working?"]
+        return [f"neighbouring pairs alternate (lag-1 {mean.lag1:.2f}): the waiting side may still be working"]
     return []
 
 
@@ -174,12 +174,12 @@ def _cross_check_notices(mean: SeriesMean, middle: float, booted: tuple[float, f
     if abs(middle - mean.mean) > half_width / 2.0:
         found.append(
             f"mean and Hodges-Lehmann disagree ({percent_of_log(mean.mean):.2f} % and "
-            f"{percent_of_log(middle):.2f} %): a few pairs carry the result"
+            f"{percent_of_log(middle):.2f} %): a few pairs dominate the result"
         )
     if booted and mean.inflation <= 1.2:
         low, high = mean.one_sided(0.025)
         if max(abs(booted[0] - low), abs(booted[1] - high)) > half_width / 2.0:
-            found.append("t interval and bootstrap disagree: the pairs are far from normal; take more of them")
+            found.append("t interval and bootstrap disagree: the pairs are far from normal; measure more of them")
     return found
 
 
@@ -188,14 +188,14 @@ def _design_notices(
 ) -> list[str]:
     found = []
     if order_known and order is None:
-        found.append("nearly all pairs ran in one order: an order effect cannot be told from the overhead")
+        found.append("nearly all pairs ran in one order: an order effect cannot be separated from the overhead")
     if order and order.p < NOTICE_P:
         found.append(f"order effect: the overhead is {order.percent:+.2f} % when B runs second instead of first")
     if drift and drift.p < NOTICE_P:
-        found.append(f"drift: the overhead moved by {drift.percent:+.2f} % during the run (p {drift.p:.2g})")
+        found.append(f"drift: the overhead changed by {drift.percent:+.2f} % during the run (p {drift.p:.2g})")
     if outliers:
         shown = ", ".join(str(i + 1) for i in outliers[:5]) + (" ..." if len(outliers) > 5 else "")
-        found.append(f"outliers, kept: {len(outliers)} pairs lie far outside of the others (number {shown})")
+        found.append(f"outliers, kept: {len(outliers)} pairs are far from the others (number {shown})")
     return found
 
 
@@ -204,9 +204,9 @@ LISTED_UP_TO = 100
 
 
 def hodges_lehmann(values: FloatArray) -> float:
-    """Return the median of the averages of any two values, or of one with itself: outliers hardly move it.
+    """Return the median of the averages of any two values, or of one with itself: robust against outliers.
 
-    10 000 pairs have 50 million averages, so those of a long series are counted by bisection and never listed
+    10 000 pairs have 50 million averages, so for a long series they are counted by bisection instead of listed
     (40 ms).
     """
     if values.size <= LISTED_UP_TO:
@@ -253,7 +253,7 @@ def slope_test(x: FloatArray, y: FloatArray) -> tuple[float, float]:
 
 
 def severe_outliers(values: FloatArray) -> tuple[int, ...]:
-    """Return the positions outside Tukey's outer fences (3 interquartile ranges): to show, never to drop."""
+    """Return the positions outside Tukey's outer fences (3 interquartile ranges): to report, never to drop."""
     low, high = np.quantile(values, (0.25, 0.75))
     reach = 3.0 * (high - low)
     return tuple(int(i) for i in np.flatnonzero((values < low - reach) | (values > high + reach)))

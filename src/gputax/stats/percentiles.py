@@ -18,7 +18,7 @@ EARLY_STOPPING_RISK = 0.01
 
 @dataclass(frozen=True)
 class PercentileRow:
-    """One percentile of a run; values are None where there are too few samples to say."""
+    """One percentile of a run; values are None if there are too few samples."""
 
     p: float
     floor: int
@@ -28,7 +28,7 @@ class PercentileRow:
 
 @dataclass(frozen=True)
 class PercentileTable:
-    """What one sort of the latencies tells."""
+    """The results of one sort of the latencies."""
 
     count: int
     mean_ns: float
@@ -41,7 +41,7 @@ def floor_for(p: float) -> int:
     """Return how many samples percentile p needs: LoadGen's early stopping with one query over the bound.
 
     That is the smallest n with P[Binomial(n, 1-p) <= 1] <= 0.01: p90 64, p95 130, p97 219, p99 662,
-    p99.9 6636. The median's 10 is ours. A low percentile needs what its mirror image needs.
+    p99.9 6636. The median's 10 is ours. A low percentile needs as many as its mirror image.
     """
     _check_fraction(p)
     rarer_side = 1.0 - p if p >= 0.5 else p
@@ -73,7 +73,7 @@ def percentile_interval_ns(sorted_ns: FloatArray, p: float, confidence: float = 
     """Return the order statistics that enclose the true percentile with at least this confidence.
 
     No shape is assumed, but independence is: requests of one run are correlated, so between runs use `tails`.
-    None where even the extremes are not wide enough (two-sided 95 %: p90 below 36 samples, p99 below 368).
+    None if even the extremes are not wide enough (two-sided 95 %: p90 below 36 samples, p99 below 368).
     """
     count = sorted_ns.size
     tail = (1.0 - confidence) / 2.0

@@ -1,4 +1,4 @@
-"""How many pairs it takes: for an interval of a given width, or to clear a budget."""
+"""Number of pairs needed for an interval of a given width, or to decide a budget."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gputax.stats.distributions import noncentral_t_cdf, t_quantile
 
 MOST_PAIRS = 10_000_000
-"""Beyond this no duet ends: the answer is None."""
+"""No duet is longer than this: beyond it the answer is None."""
 POWER = 0.9
 
 
@@ -18,15 +18,15 @@ def pairs_for_half_width(sd_percent: float, half_width_percent: float) -> int | 
 
 
 def pairs_to_clear(sd: float, distance: float, *, alpha: float, power: float = POWER) -> int | None:
-    """Return how many pairs bring the one-sided bound clear of a budget this far away, in 9 of 10 runs.
+    """Return the pairs needed for a one-sided bound to clear a budget at this distance in 9 of 10 runs.
 
-    The shorter formula (t*sd/distance)^2 leaves out the power and so falls short in half of all runs.
+    The shorter formula (t*sd/distance)^2 ignores the power and so is too small in half of all runs.
     """
     if distance <= 0.0 or sd <= 0.0:
         return None if distance <= 0.0 else 2
 
     def enough(n: int) -> bool:
-        # nctdtr is exact; a normal approximation asks for one pair more at 13.
+        # nctdtr is exact; a normal approximation gives one pair more at 13.
         t_needed = t_quantile(1.0 - alpha, n - 1.0)
         return noncentral_t_cdf(t_needed, n - 1.0, distance * math.sqrt(n) / sd) <= 1.0 - power
 

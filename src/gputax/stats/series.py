@@ -1,4 +1,4 @@
-"""The mean of a series and its honest standard error, when neighbours may be correlated."""
+"""The mean of a series and its standard error, allowing for correlation between neighbours."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gputax.errors import ResultsError
 from gputax.stats.distributions import t_quantile
 from gputax.stats.inputs import FloatArray
 
-# Longer series are cut into batches, and the batches are the replicates: correlation inside a batch then
-# costs nothing. 50 of them widen an interval by 2.5 % (t 2.01 against 1.96). Simulated coverage with
+# Longer series are split into batches, and the batches are the replicates: correlation inside a batch then
+# costs nothing. 50 of them widen an interval by 2.5 % (t 2.01 instead of 1.96). Simulated coverage with
 # correlation 0.5 between neighbours: 95 % from 5000 values, 91 % from 200; 20 batches do no better at either.
 MERGE_ABOVE = 100
 BATCHES = 50
@@ -23,7 +23,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class SeriesMean:
-    """A mean with the standard error that correlation between neighbours leaves it."""
+    """A mean with a standard error that accounts for correlation between neighbours."""
 
     mean: float
     sd: float
@@ -33,11 +33,11 @@ class SeriesMean:
     lag1: float
     """Lag-1 autocorrelation of the values as measured."""
     inflation: float
-    """`se` over the standard error that independent values would have."""
+    """Ratio of `se` to the standard error of independent values."""
 
     @property
     def effective_count(self) -> float:
-        """How many independent values would say as much; never more than there are."""
+        """The equivalent number of independent values; never more than there are."""
         return self.count / max(1.0, self.inflation) ** 2
 
     def half_width(self, alpha: float) -> float:
@@ -51,7 +51,7 @@ class SeriesMean:
 
 
 def series_mean(values: FloatArray) -> SeriesMean:
-    """Return the mean of a series in time order; two values at least."""
+    """Return the mean of a series in time order; needs at least two values."""
     count = values.size
     if count < 2:
         raise ResultsError("one value has no spread", next_step="measure at least two; ten make a useful interval")
@@ -75,7 +75,7 @@ def series_mean(values: FloatArray) -> SeriesMean:
 
 
 def batch_starts(count: int) -> NDArray[np.int64]:
-    """Return where each batch begins: up to 100 values each is its own, then 50 nearly equal batches."""
+    """Return the start of each batch: one value per batch up to 100 values, then 50 nearly equal batches."""
     if count <= MERGE_ABOVE:
         return np.arange(count, dtype=np.int64)
     return np.arange(BATCHES, dtype=np.int64) * count // BATCHES
@@ -89,6 +89,6 @@ def lag1_of(values: FloatArray) -> float:
 
 
 def _unbiased(r: float, count: int) -> float:
-    # The estimate falls short by about (1 + 4r)/n (Marriott and Pope 1954). Simulated coverage of 30
+    # The estimate is too small by about (1 + 4r)/n (Marriott and Pope 1954). Simulated coverage of 30
     # pairs with a true 0.8: 84 % without this term, 91 % with it. 0.95 keeps a short series finite.
     return min(0.95, r + (1.0 + 4.0 * r) / count)

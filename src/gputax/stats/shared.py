@@ -1,4 +1,4 @@
-"""Tenants of one device: the window in which all ran, what each got in it, and figures over the repeats."""
+"""Tenants of one device: the window in which all ran, the figures of each in it, and figures over the repeats."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ class Window:
     begin_ns: int
     end_ns: int
     overlap_share: float
-    """The time in which all ran, warm-up included, over the time from the release to the last tenant's end."""
+    """The time in which all ran, warm-up included, divided by the time from the release to the last tenant's end."""
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Its length."""
         return (self.end_ns - self.begin_ns) / 1e9
 
     def holds(self, runs: TenantRuns) -> NDArray[np.bool_]:
-        """Return which runs lie wholly inside."""
+        """Return which runs are completely inside."""
         return np.asarray((runs.start_ns >= self.begin_ns) & (runs.end_ns <= self.end_ns), dtype=np.bool_)
 
 
 @dataclass(frozen=True)
 class Served:
-    """What a tenant, or all together, got in the window; percentiles are None below their sample floor."""
+    """The figures of one tenant, or of all together, in the window; percentiles are None below their sample floor."""
 
     runs: int
     throughput_per_s: float
@@ -60,7 +60,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Replicated:
-    """A figure over repeats; no interval with fewer than two, no value where a repeat has none."""
+    """A figure over repeats; no interval with fewer than two, no value if a repeat has none."""
 
     value: float | None
     ci95: tuple[float, float] | None = None
@@ -70,7 +70,7 @@ def common_window(tenants: Sequence[TenantRuns], release_ns: int, warmup_s: floa
     """Return the window from the last tenant's start plus the warm-up to the first tenant's end."""
     for number, runs in enumerate(tenants, start=1):
         if runs.end_ns.size == 0:
-            raise ResultsError(f"tenant {number} ended without a single run")
+            raise ResultsError(f"tenant {number} ended without any run")
     first_ns = max(int(runs.start_ns[0]) for runs in tenants)
     last_ns = min(int(runs.end_ns[-1]) for runs in tenants)
     begin_ns = first_ns + int(warmup_s * 1e9)
@@ -82,7 +82,7 @@ def common_window(tenants: Sequence[TenantRuns], release_ns: int, warmup_s: floa
 
 
 def served(runs: TenantRuns, window: Window) -> Served:
-    """Return what one tenant got in the window.
+    """Return the figures of one tenant in the window.
 
     Its rate is over the time from its first to its last run inside: over the whole window it would miss the cut runs at
     both ends, which is a tenth for ten runs, and fairness would depend on where each tenant happens to be cut.
@@ -91,7 +91,7 @@ def served(runs: TenantRuns, window: Window) -> Served:
     if not inside.any():
         slowest_s = float((runs.end_ns - runs.start_ns).max()) / 1e9
         raise ResultsError(
-            f"no run of a tenant lies inside the common window of {window.seconds:.3g} s: a run takes {slowest_s:.3g} s"
+            f"no run of a tenant is inside the common window of {window.seconds:.3g} s: a run takes {slowest_s:.3g} s"
         )
     start_ns, end_ns = runs.start_ns[inside], runs.end_ns[inside]
     rate = float(runs.samples[inside].sum()) * 1e9 / max(1.0, float(end_ns[-1] - start_ns[0]))
@@ -99,7 +99,7 @@ def served(runs: TenantRuns, window: Window) -> Served:
 
 
 def served_together(tenants: Sequence[TenantRuns], window: Window) -> Served:
-    """Return the figures over all tenants' runs in the window, each run counted once: as the users' query does."""
+    """Return the figures over all tenants' runs in the window, each run counted once, like the users' query."""
     latency_ns = np.concatenate([(runs.end_ns - runs.start_ns)[window.holds(runs)] for runs in tenants])
     return _figures(latency_ns, sum(served(runs, window).throughput_per_s for runs in tenants))
 
@@ -111,9 +111,9 @@ def _figures(latency_ns: Int64Array, throughput_per_s: float) -> Served:
 
 
 def replicated(values: Sequence[float | None], *, least: float = 0.0, most: float = math.inf) -> Replicated:
-    """Return the geometric mean over repeats with its 95 % t interval on the log scale, cut at `least` and `most`.
+    """Return the geometric mean over repeats with its 95 % t interval on the log scale, clipped to `least` and `most`.
 
-    A repeat is the unit: runs of one repeat share their processes and are no independent values.
+    A repeat is the unit: runs of one repeat share their processes and are not independent.
     """
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
@@ -127,19 +127,19 @@ def replicated(values: Sequence[float | None], *, least: float = 0.0, most: floa
 
 
 def slowdown(alone: Mapping[int, float], shared: Mapping[int, float]) -> Replicated:
-    """Return shared over alone, paired by repeat; both map a repeat to its mean."""
+    """Return the ratio of shared to alone, paired by repeat; both map a repeat to its mean."""
     common = sorted(alone.keys() & shared.keys())
     return replicated([shared[repeat] / alone[repeat] for repeat in common])
 
 
 def _exp(log: float) -> float:
-    # Two repeats far apart have bounds beyond what a float holds; a document writes no infinity.
+    # Two repeats far apart have bounds beyond the range of a float; a document cannot store infinity.
     return math.exp(min(log, 700.0))
 
 
 def jain_index(shares: ArrayLike) -> float:
-    """Return (Σx)² / (n Σx²) of what each tenant got: 1 where all got the same, 1/n where one got all (Jain 1984)."""
+    """Return (Σx)² / (n Σx²) of what each tenant got: 1 if all got the same, 1/n if one got all (Jain 1984)."""
     values = finite_values(shares, "what the tenants got", item="tenant")
     total, squares = float(values.sum()), float(values @ values)
-    # Nobody got anything: that is even, and no number of any use to anybody.
+    # No tenant got anything: equal shares, so 1.
     return total * total / (values.size * squares) if squares > 0.0 else 1.0

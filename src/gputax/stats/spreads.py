@@ -1,8 +1,8 @@
-"""One side's value with its own bounds, and what two independent sides differ by; pure functions on arrays.
+"""One side's value with its own bounds, and the difference of two independent sides; pure functions on arrays.
 
-Two sides are joined by MOVER (Zou and Donner 2008). A percentile's own bounds come from the percentiles of 50 blocks
-where a block is large enough, else from binomial ranks at the number of independent samples that the correlation
-between neighbours leaves. Simulated coverage of the 95 % interval (500 to 540 000 samples, 60 to 600 runs each):
+Two sides are combined by MOVER (Zou and Donner 2008). A percentile's own bounds come from the percentiles of 50 blocks
+if a block is large enough, else from binomial ranks at the effective number of samples, given the correlation
+between neighbours. Simulated coverage of the 95 % interval (500 to 540 000 samples, 60 to 600 runs each):
 independent 93 to 98 %, drifting over 1 % of the run 90 to 99 %, over 5 % of it 87 to 100 %, a queue at 80 % load 92 to
 100 %. Resampling 50 blocks of each run by bootstrap instead: 57 to 82 % with the slow drift, 68 to 94 % with the queue.
 """
@@ -24,13 +24,13 @@ from gputax.stats.series import BATCHES as BLOCKS
 from gputax.stats.series import SeriesMean, series_mean
 
 Bounds = tuple[float, float]
-# Beyond a factor of e^100 nobody asks how much, and exp() would overflow at 710.
+# A factor beyond e^100 has no meaning, and exp() would overflow at 710.
 LARGEST_LOG = 100.0
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A value of one side; `one_sided(alpha)` gives its bounds, infinite where the samples cannot tell."""
+    """A value of one side; `one_sided(alpha)` gives its bounds, infinite if the samples are not enough."""
 
     value: float
     one_sided: Callable[[float], Bounds]
@@ -38,7 +38,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Gap:
-    """What the other side adds to the base, in the unit of both."""
+    """The difference of the other side from the base, in the unit of both."""
 
     base: Spread
     other: Spread
@@ -56,7 +56,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Ratio:
-    """What the other side adds to the base in percent, for values above zero."""
+    """The overhead of the other side over the base in percent, for values above zero."""
 
     base: Spread
     other: Spread
@@ -75,7 +75,7 @@ class Ratio:
 
 
 def mean_spread(values: FloatArray, scale: float) -> Spread:
-    """Return the mean of a series in time order, times `scale`; correlation between neighbours is in the bounds."""
+    """Return the mean of a series in time order, times `scale`; the bounds include correlation between neighbours."""
     mean = series_mean(values)
 
     def bounds(alpha: float) -> Bounds:
@@ -99,10 +99,10 @@ def percentile_spread(values: FloatArray, ordered: FloatArray, p: float, scale: 
 
 
 def block_size(p: float) -> int:
-    """Return how many samples a block needs before its own percentile tells how much the percentile wanders.
+    """Return how many samples a block needs for its percentile to show the variation over time.
 
     With one floor instead of 16, bursts of a queue hide between the blocks of p99: 67 % coverage instead of 96 %. The
-    median does not see bursts.
+    median is not affected by bursts.
     """
     return floor_for(p) * (2 if p == 0.5 else 16)
 
@@ -122,7 +122,7 @@ def _block_bounds(values: FloatArray, ordered: FloatArray, p: float, value: floa
 
 
 def _rank_bounds(values: FloatArray, ordered: FloatArray, p: float, value: float) -> Callable[[float], Bounds]:
-    """Return order statistics; infinite where the samples end before the rank."""
+    """Return order statistics; infinite if there are fewer samples than the rank."""
     below = series_mean((values <= value).astype(np.float64))
 
     def bounds(alpha: float) -> Bounds:
@@ -152,7 +152,7 @@ def share_spread(hits: FloatArray) -> Spread:
 
 
 def _independent(series: SeriesMean, alpha: float) -> int:
-    """Return how many independent samples say as much, less what is not known about the correlation itself."""
+    """Return the effective number of independent samples, reduced by the uncertainty of the correlation itself."""
     if series.inflation <= 1.0:
         return series.count
     certainty = NormalDist().inv_cdf(1.0 - alpha) / t_quantile(1.0 - alpha, series.degrees_of_freedom)

@@ -1,4 +1,4 @@
-"""When a duet may stop: on the width of its interval, never on what it seems to show."""
+"""When a duet may stop: based on the width of its interval, never on the result."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ StopReason = Literal["pilot", "too wide", "narrow enough", "max pairs", "max tim
 
 @dataclass(frozen=True)
 class StopRule:
-    """What was fixed before the run.
+    """The stopping rule, fixed before the run.
 
-    Looking after each pair and stopping at "significant" gives 27 % false alarms instead of 5 %. Stopping at
+    Checking after each pair and stopping at "significant" gives 27 % false alarms instead of 5 %. Stopping at
     the first narrow look, from 10 pilot pairs on, covers the truth in 93.5 to 94.9 % of runs: it favours
-    those whose noise happens to look small. To ask that the interval was narrow five pairs earlier, too,
+    those whose noise happens to look small. Requiring that the interval was narrow five pairs earlier, too,
     gives 94.3 to 94.9 % (40 000 simulated runs).
     """
 
     half_width_percent: float
-    """Of the 95 % interval, on the log scale."""
+    """Half-width of the 95 % interval, on the log scale."""
     max_pairs: int
     max_time_s: float
     pilot_pairs: int = 10
@@ -45,9 +45,9 @@ class StopDecision:
     stop: bool
     reason: StopReason
     half_width_percent: float | None
-    """Of the widest metric; None before there are two pairs."""
+    """Half-width of the widest metric; None before there are two pairs."""
     pairs_expected: int | None
-    """How many pairs in all should reach the width, at the present noise."""
+    """Total number of pairs needed for the width at the current noise."""
 
 
 def decide(log_ratios_by_metric: Sequence[FloatArray], rule: StopRule, elapsed_s: float) -> StopDecision:

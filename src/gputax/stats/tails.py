@@ -18,7 +18,7 @@ from gputax.stats.percentiles import floor_for
 from gputax.stats.series import batch_starts
 
 RESAMPLES = 4000
-# Fewer clusters than this cannot tell how much they vary.
+# Fewer clusters than this are too few to estimate their variation.
 LEAST_PAIRS = 10
 NS_PER_MS = 1e6
 
@@ -41,7 +41,7 @@ class ResampledEstimate:
     def one_sided(self, alpha: float) -> tuple[float, float]:
         """Return the lower and the upper bound, each with risk alpha on its own.
 
-        Percentiles of the replicates, at a level moved out for few clusters (Hesterberg 2015, "expanded"):
+        Percentiles of the replicates, at a level widened for few clusters (Hesterberg 2015, "expanded"):
         plain ones from 10 clusters are 18 % too narrow.
         """
         t = t_quantile(alpha, self.clusters - 1.0)
@@ -52,7 +52,7 @@ class ResampledEstimate:
 
 @dataclass(frozen=True)
 class TailEstimate:
-    """One percentile on both sides, and what B adds to it as a share and as a time."""
+    """One percentile on both sides, and B's overhead as a ratio and as a time."""
 
     p: float
     a_ms: float
@@ -67,7 +67,7 @@ class TailEstimate:
 
 
 def refusal(a_blocks: Sequence[ArrayLike], b_blocks: Sequence[ArrayLike], p: float = 0.99) -> str | None:
-    """Return why these pairs cannot carry percentile p, or None if they can."""
+    """Return why these pairs are not enough for percentile p, or None if they are."""
     if len(a_blocks) != len(b_blocks):
         return f"A has {len(a_blocks)} blocks and B has {len(b_blocks)}: they are not pairs"
     if len(a_blocks) < LEAST_PAIRS:
@@ -91,12 +91,12 @@ def tail_estimate(
     """Return the overhead of percentile p from the latencies in ns of each pair's two halves."""
     reason = refusal(a_blocks, b_blocks, p)
     if reason:
-        raise ResultsError(reason, next_step="measure longer, or ask for a lower percentile")
+        raise ResultsError(reason, next_step="measure longer, or use a lower percentile")
     a_clusters, b_clusters = _clusters(a_blocks, "A"), _clusters(b_blocks, "B")
     a_pooled, b_pooled = np.sort(np.concatenate(a_clusters)), np.sort(np.concatenate(b_clusters))
     a_ns, b_ns = float(a_pooled[int(a_pooled.size * p)]), float(b_pooled[int(b_pooled.size * p)])
     clusters = len(a_clusters)
-    # A pair is drawn whole: the same weights serve both sides, so what the two share cancels.
+    # A pair is drawn whole: the same weights serve both sides, so common effects cancel.
     weights = np.random.default_rng(seed).multinomial(clusters, np.full(clusters, 1.0 / clusters), size=resamples)
     a_copies = _resampled(a_clusters, a_pooled, p, weights.astype(np.float64))
     b_copies = _resampled(b_clusters, b_pooled, p, weights.astype(np.float64))

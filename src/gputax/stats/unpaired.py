@@ -1,4 +1,4 @@
-"""The overhead between two runs that were not interleaved: allowed, weaker, and labelled so."""
+"""The overhead between two runs that were not interleaved: allowed, but weaker, and labelled so."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gputax.stats.estimates import UNBOUNDED_PERCENT, Unit
 from gputax.stats.inputs import Better, FloatArray, positive_values
 from gputax.stats.series import SeriesMean, series_mean
 
-# Simulated with drifting noise: plain Welch intervals of two runs in sequence held the truth in 38 % of runs;
-# with correlation counted in they hold it, and are several times wider than those of pairs.
-# How much wider than for independent samples an interval must be before a reader is told.
+# Simulated with drifting noise: plain Welch intervals of two runs in sequence covered the truth in 38 % of runs;
+# with correlation included they cover it, and are several times wider than those of pairs.
+# Report the widening if an interval is this much wider than for independent samples.
 CORRELATED = 1.2
-UNPAIRED_NOTICE = "unpaired: what changed on the machine between the two runs is not in this interval"
+UNPAIRED_NOTICE = "unpaired: changes on the machine between the two runs are not in this interval"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class UnpairedEstimate:
 def fieller(a: ArrayLike, b: ArrayLike, better: Better = "lower") -> UnpairedEstimate:
     """Return the ratio of arithmetic means by Fieller's theorem, for throughput totals and mean latencies.
 
-    Without bounds when the denominator is itself not clearly above zero.
+    There are no bounds if the denominator is not clearly above zero.
     """
     base, other = map(series_mean, _sides(a, b, better))
     bounds = _bounds(base, other, 0.025)
@@ -54,7 +54,7 @@ def fieller(a: ArrayLike, b: ArrayLike, better: Better = "lower") -> UnpairedEst
         notices.append("the base is too noisy for a ratio: its interval has no bounds")
     inflation = max(base.inflation, other.inflation)
     if inflation > CORRELATED:
-        notices.append(f"samples are correlated: the interval is widened up to {inflation:.1f} times")
+        notices.append(f"samples are correlated: the interval is widened by a factor of up to {inflation:.1f}")
     return UnpairedEstimate(
         overhead_percent=100.0 * (other.mean / base.mean - 1.0),
         ci95_percent=bounds,
@@ -67,7 +67,7 @@ def fieller(a: ArrayLike, b: ArrayLike, better: Better = "lower") -> UnpairedEst
 
 def _sides(a: ArrayLike, b: ArrayLike, better: Better) -> tuple[FloatArray, FloatArray]:
     side_a, side_b = positive_values(a, "A"), positive_values(b, "B")
-    # Where higher is better the cost is A/B: the time one sample takes in B over that in A.
+    # If higher is better, the cost is A/B: the time one sample takes in B over that in A.
     return (side_a, side_b) if better == "lower" else (side_b, side_a)
 
 

@@ -1,4 +1,4 @@
-"""Pass, fail or inconclusive: an estimate against its budget, by one-sided 95 % bounds."""
+"""Pass, fail or inconclusive: an estimate compared with its budget, by one-sided 95 % bounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with the numbers it rests on."""
+    """A verdict with the numbers it is based on."""
 
     verdict: Verdict
     reason: str
@@ -29,27 +29,27 @@ class Judgement:
     upper: float | None = None
     """The one-sided bounds that were compared with the budget."""
     alpha: float = ALPHA
-    """The risk of each bound; smaller than 0.05 where several cells share it."""
+    """The risk of each bound; smaller than 0.05 if several cells share it."""
     cells_tested: int = 1
     pairs_needed: int | None = None
-    """For `inconclusive` pairs: how many in all would decide it, if the overhead is what it now seems."""
+    """For `inconclusive` pairs: the total number needed to decide it, if the overhead is as estimated."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """An estimate and the budget it is held against, in the estimate's unit."""
+    """An estimate and its budget, in the estimate's unit."""
 
     estimate: Estimate
     budget: float
 
 
 def judge(estimate: Estimate, budget_percent: float, *, alpha: float = ALPHA) -> Judgement:
-    """Hold an overhead in percent against its budget."""
+    """Compare an overhead in percent with its budget."""
     return _judgement(_claim(estimate, budget_percent, "%"), alpha, 1)
 
 
 def judge_absolute(estimate: Estimate, budget_ms: float, *, alpha: float = ALPHA) -> Judgement:
-    """Hold a difference in milliseconds against its budget, e.g. p99 +2 ms."""
+    """Compare a difference in milliseconds with its budget, e.g. p99 +2 ms."""
     return _judgement(_claim(estimate, budget_ms, "ms"), alpha, 1)
 
 
@@ -72,15 +72,15 @@ def not_comparable(reasons: Sequence[str]) -> Judgement:
 
 
 def differs(estimate: Estimate) -> bool:
-    """Say whether the 95 % interval leaves out zero: a real difference, large or small."""
+    """Return whether the 95 % interval excludes zero: a real difference, large or small."""
     lower, upper = estimate.one_sided(ALPHA / 2.0)
     return lower > 0.0 or upper < 0.0
 
 
 def pairs_needed(estimate: PairedEstimate, budget_percent: float, *, alpha: float = ALPHA) -> int | None:
-    """Return how many pairs in all should decide the verdict, None if the overhead sits on its budget."""
+    """Return the total number of pairs needed for a verdict, None if the overhead equals its budget."""
     distance = log_of_percent(budget_percent) - estimate.log_mean.mean
-    # What correlation adds to the standard error, it also adds to the pairs.
+    # Correlation increases the number of pairs as it increases the standard error.
     sd = estimate.log_mean.se * math.sqrt(estimate.pairs)
     return pairs_to_clear(sd, abs(distance), alpha=alpha)
 
@@ -120,17 +120,17 @@ def _judgement(claim: Claim, alpha: float, cells: int) -> Judgement:
 
 
 def _undecided(lower: float, upper: float, unit: Unit) -> str:
-    """Return where the budget lies; a bound that does not exist is said in words."""
+    """Return the position of the budget relative to the bounds, as text."""
     low, high = digits(lower, 3), digits(upper, 3)
     if math.isfinite(lower) and math.isfinite(upper):
-        return f"lies between {low} and {high} {unit}"
+        return f"is between {low} and {high} {unit}"
     if math.isfinite(lower):
-        return f"lies above {low} {unit}, and no upper bound is known"
-    return f"lies below {high} {unit}, and no lower bound is known" if math.isfinite(upper) else "has no known bound"
+        return f"is above {low} {unit}, and no upper bound is known"
+    return f"is below {high} {unit}, and no lower bound is known" if math.isfinite(upper) else "has no known bound"
 
 
 def _holm(decides: Callable[[int, float], bool], cells: int, alpha: float) -> tuple[dict[int, float], float]:
-    """Return at which risk each decided cell was decided, and the risk at which the others were not."""
+    """Return the risk at which each decided cell was decided, and the risk used for the others."""
     decided: dict[int, float] = {}
     while True:
         level = alpha / max(1, cells - len(decided))

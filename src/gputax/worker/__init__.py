@@ -1,1 +1,1 @@
-"""All that runs inside the measured environment, and nothing else."""
+"""Everything that runs inside the measured environment, and nothing else."""

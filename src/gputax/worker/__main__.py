@@ -1,4 +1,4 @@
-"""`python -m gputax.worker` is what an environment starts."""
+"""`python -m gputax.worker`: the process that an environment starts."""
 
 from gputax.worker.main import main
 

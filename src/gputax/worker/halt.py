@@ -1,4 +1,4 @@
-"""One order to stop, that a signal handler may give and any thread can wait for."""
+"""A stop request that a signal handler may set and any thread can wait for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import select
 
 
 class Halt:
-    """Stays ordered once it is. A pipe and not an Event: a handler that comes in the middle of a wait must not lock."""
+    """Stays set. A pipe instead of an Event: a signal handler that runs during a wait must not take a lock."""
 
     def __init__(self) -> None:
         self.ordered = False
@@ -16,22 +16,22 @@ class Halt:
         os.set_blocking(self._write, False)
 
     def order(self) -> None:
-        """Order it; again changes nothing."""
+        """Request the stop; repeated calls have no effect."""
         self.ordered = True
         with contextlib.suppress(BlockingIOError):
             os.write(self._write, b".")
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until it is ordered; returns whether it is."""
+        """Wait up to this long for the request; returns whether it is set."""
         if seconds > 0 and not self.ordered:
             select.select([self._read], [], [], seconds)
         return self.ordered
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable from the order on."""
+        """Return the descriptor that becomes readable with the request."""
         return self._read
 
     def close(self) -> None:
-        """Give the pipe back."""
+        """Close the pipe."""
         os.close(self._read)
         os.close(self._write)

@@ -1,7 +1,7 @@
-"""`python -m gputax.worker.hold`: keeps a container alive for workers to be started in, and ends when nobody comes.
+"""`python -m gputax.worker.hold`: keeps a container alive to start workers in, and exits when no client connects.
 
-With `--worker NAME` it becomes such a worker, after it has ended those that `--end` names: whoever is cut off from a
-worker that hangs cannot signal it, but its successor in the same container can.
+With `--worker NAME` it becomes such a worker, after killing those named by `--end`: a client that lost its connection
+to a hanging worker cannot signal it, but the next worker in the same container can.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOOK_EVERY_S = 5.0
 
 
 def others(proc: Path = Path("/proc"), own: int | None = None) -> list[int]:
-    """Return the processes of this container beside ourselves."""
+    """Return the other processes of this container."""
     mine = {os.getpid() if own is None else own}
     return sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isdigit() and int(entry.name) not in mine)
 
@@ -38,7 +38,7 @@ def end_workers(names: list[str], proc: Path = Path("/proc")) -> list[int]:
 
 
 def hold(idle_s: float, look_every_s: float = LOOK_EVERY_S) -> None:
-    """Return when the container had no other process for so long: its client is gone for good."""
+    """Return after the container had no other process for this long: its client is gone."""
     idle_since = time.monotonic()
     while time.monotonic() - idle_since < idle_s:
         time.sleep(min(look_every_s, idle_s))
@@ -47,7 +47,7 @@ def hold(idle_s: float, look_every_s: float = LOOK_EVERY_S) -> None:
 
 
 def _end(signum: int, frame: FrameType | None) -> None:
-    # The first process of a container gets no default action for SIGTERM: without this, deletion takes the whole grace.
+    # A container's first process has no default action for SIGTERM: without this, deletion takes the grace period.
     os._exit(0)
 
 
@@ -65,10 +65,10 @@ def main() -> None:
         work()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans become our children; so the kernel buries them
-    print(f"gputax: holding for workers, at most {given.idle_s:g} s without one", flush=True)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans become our children; this lets the kernel reap them
+    print(f"gputax: waiting for workers, at most {given.idle_s:g} s without one", flush=True)
     hold(given.idle_s)
-    print("gputax: no worker for too long; ending", flush=True)
+    print("gputax: no worker for too long; exiting", flush=True)
     sys.exit(0)
 
 

@@ -30,10 +30,10 @@ PROGRESS_INTERVAL_S = 0.5
 
 
 class Pipes:
-    """The two ends of the conversation; stdout is kept for it alone."""
+    """Both ends of the protocol; stdout is reserved for it."""
 
     def __init__(self) -> None:
-        # Libraries print to descriptor 1 as they like; from here on that is stderr, and only we hold the pipe.
+        # Libraries may print to descriptor 1; from here on that is stderr, and only we hold the pipe.
         self._out = os.dup(1)
         os.dup2(2, 1)
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class Pipes:
             self._requests.put(line)
         if self.busy:
             remove_scratch()
-            os._exit(0)  # the coordinator is gone: nobody will read the result, so stop using the device now
+            os._exit(0)  # the coordinator is gone and cannot read the result, so stop using the device now
         self._requests.put(None)
 
     def next_request(self) -> bytes | None:
@@ -62,7 +62,7 @@ class Pipes:
 
 
 class Progress:
-    """Sends how many samples are done, twice a second, while a load runs."""
+    """Sends the number of samples done twice a second while a load runs."""
 
     def __init__(self, pipes: Pipes, request_id: int, done: Callable[[], tuple[int, int]]) -> None:
         self._pipes, self._id, self._done = pipes, request_id, done
@@ -83,7 +83,7 @@ class Progress:
 
 
 class Worker:
-    """Holds what was prepared between two requests."""
+    """Keeps the prepared engine between requests."""
 
     def __init__(self, pipes: Pipes) -> None:
         self._pipes = pipes
@@ -93,10 +93,10 @@ class Worker:
         try:
             self._metrics = _served_metrics()
         except GputaxError as error:
-            self._no_metrics = error  # told by `prepare`: whoever asked for metrics must not miss them unawares
+            self._no_metrics = error  # reported by `prepare`: a user who requested metrics must know
 
     def serve(self) -> None:
-        """Answer until the end; every failure is answered too."""
+        """Answer requests until the end; failures are answered too."""
         while (line := self._pipes.next_request()) is not None:
             request_id = -1
             self._pipes.busy = True
@@ -186,7 +186,7 @@ class Worker:
         )
 
     def _observer(self, load: Load) -> Observe | None:
-        """Return what feeds the metrics: every run of saturate is counted, a pilot's too, as Prometheus sees time."""
+        """Return the callback for the metrics: it counts every run of saturate, including the pilot's."""
         if self._metrics is None:
             return None
         done, batch = self._metrics.tally.done, load.batch_size
@@ -201,7 +201,7 @@ class Worker:
 
 
 def _served_metrics() -> TenantMetrics | None:
-    """Return metrics that are served from now on, if the variables ask for them."""
+    """Start serving metrics if the environment variables request it."""
     if not os.environ.get(PORT_VARIABLE):
         return None
     # Imported here: a worker without metrics needs neither the library nor its 160 ms.
@@ -223,11 +223,11 @@ def _unforeseen(error: Exception) -> CellError:
 
 def main() -> None:
     """Run the worker on this process's stdin and stdout."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which then ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which then stops us
     try:
         Worker(Pipes()).serve()
     finally:
         remove_scratch()
     sys.stderr.flush()
-    # LoadGen, ONNX Runtime and CUDA have threads of their own that may outlive main and abort at exit.
+    # LoadGen, ONNX Runtime and CUDA have their own threads that may outlive main and abort at exit.
     os._exit(0)

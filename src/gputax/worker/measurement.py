@@ -1,4 +1,4 @@
-"""One `measure` request: warm, apply the load, collect samples, logs and telemetry."""
+"""One `measure` request: warm up, apply the load, collect samples, logs and telemetry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def measure(
     show_progress: ShowProgress,
     observe: closed_loop.Observe | None = None,
 ) -> dict[str, Any]:
-    """Apply one load to what is prepared and return all that was seen; `observe` is told of saturate's runs."""
+    """Apply one load to the prepared engine and return all observations; `observe` is called for saturate's runs."""
     closed = load.scenario == "saturate"
     recording = closed_loop.recording_for(load) if closed else loadgen.recording_for(load)
     if load.scenario == "server" and prepared.engine.device != "cpu":
@@ -41,7 +41,7 @@ def measure(
     logs: dict[str, str] = {}
     notices: list[Notice] = []
     if prepared.engine.device == "cuda" and isinstance(sampler, NvmlAbsence):
-        notices.append(Notice("no-gpu-telemetry", f"clocks and foreign processes were not watched: {sampler.why}"))
+        notices.append(Notice("no-gpu-telemetry", f"clocks and foreign processes were not monitored: {sampler.why}"))
     with show_progress(lambda: (recording.samples_done, recording.samples_total)):
         if closed:
             try:
@@ -68,7 +68,7 @@ def measure(
 
 
 def measure_slot(prepared: Prepared, batch: int, runs: int, first_run: int) -> dict[str, Any]:
-    """Apply one half of a pair: no telemetry, no progress, nothing but the runs."""
+    """Apply one half of a pair: no telemetry, no progress, only the runs."""
     columns = closed_loop.slot(prepared.engine, prepared.area, batch, runs, first_run).to_columns()
     return {"columns": {name: encode_array(columns[name]) for name in ("start_ns", "end_ns")}}
 

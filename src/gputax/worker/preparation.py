@@ -32,7 +32,7 @@ class Prepared:
 
 
 def prepare(setup: Setup, say: Say) -> Prepared:
-    """Load engine and samples; what was asked for is used or an error says why not."""
+    """Load engine and samples; the requested setup is used, or an error says why not."""
     spec = parse_engine(setup.engine)
     threads = setup.threads or cpu_allowance().threads
     started_ns = time.perf_counter_ns()
@@ -81,7 +81,7 @@ def _dataset_notice(folder: str, count: int) -> Notice:
 
 
 def _digest(area: SampleArea) -> str:
-    """Return a digest of the inputs themselves: a folder whose images changed is another measurement."""
+    """Return a digest of the inputs themselves: a folder with changed images is a different measurement."""
     digest = hashlib.sha256()
     for name in sorted(area.arrays):
         digest.update(np.ascontiguousarray(area.arrays[name][: area.count]).data)

@@ -1,4 +1,4 @@
-"""The worker's own directory for temporary files: made and removed by the coordinator, by us only if it is gone."""
+"""The worker's own directory for temporary files: removed by the coordinator, or here if that is gone."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 import shutil
 from pathlib import Path
 
-# Beside TMPDIR, which may be anybody's: only a directory that was made for this worker may be removed.
+# Separate from TMPDIR, which others may use: only a directory created for this worker may be removed.
 VARIABLE = "GPUTAX_SCRATCH"
-# A load that still runs may write a file between our look and our removal.
+# A load that still runs may write a file between the listing and the removal.
 TRIES = 20
 
 
 def remove_scratch() -> None:
-    """Remove the directory that was made for this worker, if there is one."""
+    """Remove the directory created for this worker, if there is one."""
     name = os.environ.get(VARIABLE)
     for _ in range(TRIES if name else 0):
         shutil.rmtree(str(name), ignore_errors=True)

@@ -40,7 +40,7 @@ def test_it_stays_while_a_worker_is_there() -> None:
 def test_sigterm_ends_it_at_once() -> None:
     holder = started("--idle-s", "100")
     assert holder.stdout is not None
-    assert b"holding for workers" in holder.stdout.readline()
+    assert b"waiting for workers" in holder.stdout.readline()
     holder.send_signal(signal.SIGTERM)
     assert holder.wait(5) == 0
     holder.stdout.close()

@@ -108,14 +108,14 @@ def test_a_taken_port_is_an_answer_of_prepare_and_not_the_end_of_the_worker() ->
     ):
         error = ask(process, op="prepare", setup=SETUP)["error"]
         assert error["kind"] == "PreflightError"
-        assert "taken" in error["what"]
+        assert "in use" in error["what"]
         assert "GPUTAX_METRICS_PORT" in error["next"]
         assert ask(process, op="close") == {"id": 1, "result": {}}
 
 
 def test_a_variable_that_is_no_port_is_an_answer_too() -> None:
     with worker(GPUTAX_METRICS_PORT="eight") as process:
-        assert "is no port" in ask(process, op="prepare", setup=SETUP)["error"]["what"]
+        assert "is not a port" in ask(process, op="prepare", setup=SETUP)["error"]["what"]
 
 
 def test_without_the_variable_the_library_is_not_even_imported() -> None:

@@ -181,7 +181,7 @@ def test_a_directory_without_the_experiment_says_how_to_make_one(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
-    [("", "empty"), ("{", "JSON that breaks"), ("[]", "not a sharing experiment"), ('{"schema_version": 9}', "newer")],
+    [("", "empty"), ("{", "invalid JSON"), ("[]", "not a sharing experiment"), ('{"schema_version": 9}', "newer")],
 )
 def test_broken_files_are_named(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "sharing.json").write_text(text)

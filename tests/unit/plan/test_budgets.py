@@ -73,7 +73,7 @@ def test_what_can_be_written(text: str, name: str | None, value: float, unit: st
 
 @pytest.mark.parametrize("text", ["", "5", "%", "-5%", "five%", "5%%", "nan%", "infms", "=5%", "5 minutes", "1,5%"])
 def test_what_is_no_budget(text: str) -> None:
-    with pytest.raises(UsageError, match="is no budget"):
+    with pytest.raises(UsageError, match="is not a budget"):
         parse_budget(text)
 
 

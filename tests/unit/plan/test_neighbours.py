@@ -26,7 +26,7 @@ def test_kinds_come_in_the_order_of_the_table_and_once() -> None:
     with pytest.raises(UsageError, match="unknown aggressor 'copy'") as raised:
         checked_kinds(("copy",))
     assert "copies" in raised.value.next_step
-    with pytest.raises(UsageError, match="no neighbour is named"):
+    with pytest.raises(UsageError, match="--aggressor is empty"):
         checked_kinds(())
 
 

@@ -86,9 +86,9 @@ def test_the_plan_id_changes_with_anything_that_shapes_a_number() -> None:
         ("[offline]\nbatch = [0]", "not a list of whole numbers"),
         ("[offline]\nbatch = 8", "not a list of whole numbers"),
         ("[server]\npercentile = 99", "not between 0.5 and 1"),
-        ("offline = 3", "offline = 3 is no table"),
-        ("budget = '5%'", "budget = '5%' is no table"),
-        ("[budget]\ndefault = 5", "default = 5 is no budget"),
+        ("offline = 3", "offline = 3 is not a table"),
+        ("budget = '5%'", "budget = '5%' is not a table"),
+        ("[budget]\ndefault = 5", "default = 5 is not a budget"),
         ("[budget]\nthrougput = '5%'", "unknown metric or layer 'througput'"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_suite_of_the_users_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('scenarios = ["offline"]\n[offline]\nbatch = [2]\nduration_s = 1\n')
     assert [cell.batch_size for cell in plan_cells(load_suite(str(path)), Choices())] == [2]
-    with pytest.raises(UsageError, match="no suite file"):
+    with pytest.raises(UsageError, match="not found"):
         load_suite(str(tmp_path / "absent.toml"))
 
 
@@ -123,13 +123,13 @@ def test_a_suite_brings_its_budgets_and_the_command_line_counts_before_them(tmp_
 def test_a_suite_of_budgets_alone_cannot_be_run(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('[budget]\ndefault = "3%"\n')
-    with pytest.raises(UsageError, match="names no scenario"):
+    with pytest.raises(UsageError, match="has no scenario"):
         plan_cells(load_suite(str(path)), Choices())
 
 
 def test_a_file_of_another_kind_is_no_suite(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text("{}")
-    with pytest.raises(UsageError, match="is no suite file") as raised:
+    with pytest.raises(UsageError, match="is not a suite file") as raised:
         load_suite(str(tmp_path / "results.json"))
     assert ".toml" in raised.value.next_step
 

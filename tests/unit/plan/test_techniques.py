@@ -42,7 +42,7 @@ def test_exclusive_is_measured_with_one_tenant_only() -> None:
 def test_the_device_is_cut_for_the_most_tenants_or_as_was_said() -> None:
     assert PLAN.parts == 7
     assert dataclasses.replace(PLAN, slices=14).parts == 14
-    with pytest.raises(UsageError, match="7 tenants do not fit a device that is cut into 3 parts") as raised:
+    with pytest.raises(UsageError, match="7 tenants do not fit on a device with 3 slices") as raised:
         dataclasses.replace(PLAN, slices=3)
     assert "--slices 7" in raised.value.next_step
 
@@ -65,7 +65,7 @@ def test_the_id_follows_everything_that_shapes_a_number() -> None:
         ("bare", ("mps",), (1,), "mps does not exist in the environment bare", "--env k8s"),
         ("k8s", ("cpu-quota",), (1,), "cpu-quota does not exist in the environment k8s", "--env bare"),
         ("bare", ("cpu-quota",), (), "at least 1", "--tenants 1,3,5,7"),
-        ("bare", ("cpu-quota",), (1, 100_000), "more than the 512", "--tenants 1,3,5,7"),
+        ("bare", ("cpu-quota",), (1, 100_000), "more than the maximum of 512", "--tenants 1,3,5,7"),
     ],
 )
 def test_what_cannot_be_is_refused(

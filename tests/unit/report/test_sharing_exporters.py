@@ -266,12 +266,12 @@ def test_a_sharing_document_is_known_under_any_name(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"", "the file is empty"),
-        (b'{"schema_version": 1', "JSON that breaks"),
+        (b'{"schema_version": 1', "invalid JSON"),
         (b'{"schema_version": 9}', "written by a newer gputax"),
         (b'{"schema_version": 1, "kind": "sharing"}', "not a sharing experiment"),
-        (b"[]", "not a sharing experiment: the file holds a list, not an object"),
-        (b"7", "not a sharing experiment: the file holds a single value, not an object"),
-        (b"{}", "not a sharing experiment: the file holds an empty object"),
+        (b"[]", "not a sharing experiment: the file contains a list, not an object"),
+        (b"7", "not a sharing experiment: the file contains a single value, not an object"),
+        (b"{}", "not a sharing experiment: the file contains an empty object"),
     ],
 )
 def test_a_broken_sharing_document_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:

@@ -35,12 +35,12 @@ from tests.builders.documents import (
 BROKEN = {
     "empty": (b"", "the file is empty"),
     "blank": (b" \n", "the file is empty"),
-    "truncated": (b'{"schema_version": 1, "metr', "JSON that breaks"),
+    "truncated": (b'{"schema_version": 1, "metr', "invalid JSON"),
     "binary": (bytes(range(256)), "a binary file"),
     "a list": (b"[1, 2]", "not a (comparison|run record)"),
     "a number": (b"7", "not a (comparison|run record)"),
-    "newer": (b'{"schema_version": 99}', "newer gputax .schema 99, this one knows 1."),
-    "nested": (b"[" * 100_000 + b"]" * 100_000, "JSON nested without end"),
+    "newer": (b'{"schema_version": 99}', "newer gputax .schema 99, this one supports 1."),
+    "nested": (b"[" * 100_000 + b"]" * 100_000, "JSON is nested too deeply"),
 }
 
 

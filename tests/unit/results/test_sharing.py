@@ -54,4 +54,4 @@ def test_a_file_that_is_not_one_says_who_writes_ours(tmp_path: Path) -> None:
     (tmp_path / SHARING_NAME).write_text('{"schema_version": 1}')
     with pytest.raises(ResultsError, match="not a sharing experiment") as raised:
         read_document(SHARING, tmp_path)
-    assert "`gputax share` writes ours" in raised.value.next_step
+    assert "create one with `gputax share`" in raised.value.next_step

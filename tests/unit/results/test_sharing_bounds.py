@@ -48,17 +48,17 @@ def of_neighbour(**changes: Any) -> SharingRecord:
 
 CELL, ROW, BESIDE = r"cells.0 \(mps-t7-r1\)", r"rows.0 \(mps, 7\)", r"neighbours.0 \(proxy beside memory\)"
 NONSENSE: dict[str, tuple[SharingRecord, str]] = {
-    "a cell's latency": (of_cell(mean_ms=-1.5), rf"{CELL}.mean_ms is -1.5, and must be above 0"),
+    "a cell's latency": (of_cell(mean_ms=-1.5), rf"{CELL}.mean_ms is -1.5, but must be above 0"),
     "a cell's percentile": (of_cell(p99_ms=-1.0), rf"{CELL}.p99_ms is -1,"),
     "a cell without latency": (of_cell(mean_ms=0.0), rf"{CELL}.mean_ms is 0,"),
     "a latency that is none": (of_cell(mean_ms=math.nan), rf"{CELL}.mean_ms is nan,"),
     "a cell's rate": (of_cell(aggregate_per_s=-3.0), rf"{CELL}.aggregate_per_s is -3,"),
     "an endless rate": (of_cell(aggregate_per_s=math.inf), rf"{CELL}.aggregate_per_s is inf,"),
-    "fairness above 1": (of_cell(jain=1.2), rf"{CELL}.jain is 1.2, and must be from 0 to 1"),
-    "fairness below 0": (of_cell(jain=-0.1), rf"{CELL}.jain is -0.1, and must be from 0 to 1"),
+    "fairness above 1": (of_cell(jain=1.2), rf"{CELL}.jain is 1.2, but must be from 0 to 1"),
+    "fairness below 0": (of_cell(jain=-0.1), rf"{CELL}.jain is -0.1, but must be from 0 to 1"),
     "an overlap above 1": (of_cell(overlap_share=1.5), rf"{CELL}.overlap_share is 1.5,"),
-    "a window": (of_cell(window_s=-1.0), rf"{CELL}.window_s is -1, and must be at least 0"),
-    "no tenants": (of_cell(tenants=0), rf"{CELL}.tenants is 0, and must be at least 1"),
+    "a window": (of_cell(window_s=-1.0), rf"{CELL}.window_s is -1, but must be at least 0"),
+    "no tenants": (of_cell(tenants=0), rf"{CELL}.tenants is 0, but must be at least 1"),
     "a switch": (of_cell(switched_s=-1.0), rf"{CELL}.switched_s is -1,"),
     "what Prometheus said": (of_cell(cross_check=cross_check(-5.0)), rf"{CELL}.cross_check.prometheus_ms is -5"),
     "a tenant's latency": (of_tenant(mean_ms=-2.0), rf"{CELL}.results.0.mean_ms is -2,"),

@@ -90,9 +90,9 @@ def test_an_unwritable_directory_is_noticed_before_anything_is_measured(where: s
     ("text", "complaint"),
     [
         ("", "the file is empty"),
-        ("{", "JSON that breaks"),
+        ("{", "invalid JSON"),
         ("\x00\x01", "a binary file"),
-        ("[" * 100_000, "JSON nested without end"),
+        ("[" * 100_000, "JSON is nested too deeply"),
         ("[]", "not a run record"),
         ('{"schema_version": 2}', "newer gputax"),
         ('{"schema_version": 1}', "not a run record"),

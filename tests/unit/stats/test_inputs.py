@@ -13,7 +13,7 @@ from gputax.stats.inputs import finite_values, log_ratios, positive_values
 def test_a_bad_value_is_named_with_its_side_and_pair(bad: float | None, shown: str) -> None:
     with pytest.raises(ResultsError, match=rf"B: pair 3 of 4 is {shown}$") as caught:
         log_ratios([1.0, 1.0, 1.0, 1.0], [1.0, 1.0, bad, 1.0])  # type: ignore[arg-type]
-    assert caught.value.next_step == "drop the pair and say so, or measure again"
+    assert caught.value.next_step == "drop the pair and report it, or measure again"
 
 
 def test_several_bad_values_are_counted() -> None:

@@ -104,7 +104,7 @@ def test_outliers_are_named_and_kept() -> None:
     b[[3, 11]] *= 3
     estimate = paired_estimate(a, b)
     assert estimate.outlier_pairs == (3, 11)
-    assert any("2 pairs lie far outside of the others (number 4, 12)" in notice for notice in estimate.notices)
+    assert any("2 pairs are far from the others (number 4, 12)" in notice for notice in estimate.notices)
     assert estimate.overhead_percent > 10
     assert estimate.hodges_lehmann_percent < 5
 

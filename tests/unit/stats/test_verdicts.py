@@ -69,7 +69,7 @@ def test_inconclusive_says_how_many_pairs_in_all() -> None:
     judged = judge(duet(0.032, pairs=5, sd=0.02), 5)
     assert judged.verdict == "inconclusive"
     assert judged.pairs_needed == 13
-    assert "the budget of 5 % lies between" in judged.reason
+    assert "the budget of 5 % is between" in judged.reason
 
 
 def test_without_spread_is_never_a_pass() -> None:

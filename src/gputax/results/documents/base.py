@@ -1,4 +1,4 @@
-"""What the documents on disk share: how strict they are, their warnings and their failures."""
+"""Common parts of the documents on disk: strictness, warnings and failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gputax.plan.notices import Notice
 
 
 class Document(BaseModel):
-    """Frozen, and strict about keys: a typing mistake in a file is an error, not a silence."""
+    """Frozen, and strict about keys: a misspelt key in a file is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -24,12 +24,12 @@ class WarningRecord(Document):
 
     @classmethod
     def of(cls, notice: Notice) -> WarningRecord:
-        """Return a notice as it is stored."""
+        """Return a notice in its stored form."""
         return cls(code=notice.code, text=notice.text, value=notice.value)
 
     @property
     def notice(self) -> Notice:
-        """The warning as the rest of the program knows it."""
+        """The warning as a notice."""
         return Notice(self.code, self.text, self.value)
 
 

@@ -1,4 +1,4 @@
-"""The comparison document: what a duet or a compare found, metric by metric, with all that a report shows of it."""
+"""The comparison document: the result of a duet or a compare, metric by metric, with everything a report shows."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Readers of results that others wrote."""
+"""Readers of results written by other tools."""

@@ -1,4 +1,4 @@
-"""Find out by content which format a path holds, and read it."""
+"""Detect the format of a path by its content, and read it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputax.results.importers.source import Format, Source, printable
 
 Recognises = Callable[[Place], bool]
 Read = Callable[[Place], Source]
-# In this order: a log with our block may hold LoadGen's summary too, a log may begin with a line of JSON, and every
+# In this order: a log with our block may also contain LoadGen's summary, a log may start with a line of JSON, and every
 # file can be read as text.
 FORMATS: dict[Format, tuple[Recognises, Read]] = {
     "pod-log": (pod_log.recognises, pod_log.read),
@@ -26,22 +26,22 @@ FORMATS: dict[Format, tuple[Recognises, Read]] = {
 
 
 def read_source(path: Path) -> Source:
-    """Read whatever lies there, or say why it is no result."""
+    """Read the path in any known format, or say why it is not a result."""
     place = Place(path)
     for recognises, read in FORMATS.values():
         if recognises(place):
             return read(place)
-    raise ResultsError("no results that we know", where=place.name, next_step=_advice(place))
+    raise ResultsError("no results in a known format", where=place.name, next_step=_advice(place))
 
 
 def _advice(place: Place) -> str:
     if not place.is_directory:
         return "this JSON has neither a schema version nor a list of benchmarks"
     if (place.path / COMPARISON_NAME).is_file():
-        return "this holds a comparison: `gputax report` shows it; compare takes what was measured"
+        return "this is a comparison: `gputax report` shows it; compare needs measured results"
     names = (RECORD_NAME, loadgen_directory.DETAIL_NAME, loadgen_directory.SUMMARY_NAME)
     for name in names:
         deeper = sorted(place.path.glob(f"*/{name}"))[:3] or sorted(place.path.glob(f"*/*/{name}"))[:3]
         if deeper:
             return "name one of the directories below: " + ", ".join(printable(str(found.parent)) for found in deeper)
-    return f"a result directory holds {RECORD_NAME}, or LoadGen's {' or '.join(names[1:])}"
+    return f"a result directory contains {RECORD_NAME}, or LoadGen's {' or '.join(names[1:])}"

@@ -26,7 +26,7 @@ _THROUGHPUT = {
 
 
 def recognises(place: Place) -> bool:
-    """Whether these are LoadGen's files, or a log that holds their text."""
+    """Whether these are LoadGen's files, or a log that contains their text."""
     if place.is_directory:
         logs = any((place.path / name).is_file() for name in (DETAIL_NAME, SUMMARY_NAME))
         return logs and not (place.path / RECORD_NAME).is_file()
@@ -83,7 +83,7 @@ def _add_metrics(findings: Findings, scenario: str, log: LoadGenLog) -> None:
     if rate is not None:
         findings.add("throughput", rate, "LoadGen")
     if scenario == "offline":
-        return  # its latencies count from the one query that holds all samples: no latency of anything
+        return  # its latencies are those of the one query with all samples, so they are not usable
     count = log.metrics.get("result_query_count")
     for metric in METRICS.values():
         if metric.percentile is None:
@@ -139,7 +139,7 @@ _ERRORS = re.compile(r"(\d+) ERRORS? encountered")
 
 
 def parse_summaries(text: str, where: str) -> tuple[LoadGenLog, ...]:
-    """Parse every summary in the text (a log may hold one per scenario)."""
+    """Parse every summary in the text (a log may contain one per scenario)."""
     parts = text.split(TITLE)[1:]
     if not parts:
         raise ResultsError("no LoadGen summary", where=where)
@@ -147,7 +147,7 @@ def parse_summaries(text: str, where: str) -> tuple[LoadGenLog, ...]:
 
 
 def parse_summary(text: str, where: str = "mlperf_log_summary.txt") -> LoadGenLog:
-    """Parse one summary; one that was cut short or is of an accuracy run is an error that says so."""
+    """Parse one summary; a truncated summary or one of an accuracy run is an error."""
     values: dict[str, object] = {}
     metrics: dict[str, float] = {}
     reasons: list[str] = []
@@ -172,14 +172,14 @@ def parse_summary(text: str, where: str = "mlperf_log_summary.txt") -> LoadGenLo
         raise ResultsError(
             "the LoadGen summary has no result",
             where=where,
-            next_step="the run was cut short or was an accuracy run: run it again",
+            next_step="the run was interrupted or was an accuracy run: run it again",
         )
     valid = values["result_validity"] == "VALID"
     errors = _ERRORS.search(text)
     return LoadGenLog(
         values=values,
         valid=valid,
-        # A valid run lists how early stopping went behind the same bullets.
+        # A valid run lists early-stopping results with the same bullets.
         invalid_reasons=() if valid else tuple(reasons),
         metrics=metrics,
         errors=int(errors[1]) if errors else 0,

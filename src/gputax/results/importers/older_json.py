@@ -45,7 +45,7 @@ def read(place: Place) -> Source:
     data = document.data
     gpu = data.get("gpu_info")
     name = str(gpu.get("name") or "") if isinstance(gpu, Mapping) else ""
-    # Only the CUDA version tells that the name is a GPU's; older files had a name even where there was none.
+    # Only the CUDA version shows that the name is a GPU's; older files had a name even without a GPU.
     device = "cuda" if name and isinstance(gpu, Mapping) and gpu.get("cuda_version") else None
     shared: dict[str, Value] = {"device_name": device_name_of(name)} if name else {}
     if device:
@@ -53,7 +53,7 @@ def read(place: Place) -> Source:
     cells = tuple(_cell(entry, shared) for entry in data["benchmarks"] if isinstance(entry, Mapping))
     cells = tuple(cell for cell in cells if cell.metrics or cell.notices)
     if not any(cell.metrics for cell in cells):
-        raise ResultsError("no benchmark here has a number that we know", where=document.name)
+        raise ResultsError("no benchmark in this file has a known metric", where=document.name)
     return Source(
         path=place.name,
         format="older-json",
@@ -92,7 +92,7 @@ def _cell(entry: Mapping[str, Any], shared: Mapping[str, Value]) -> SourceCell:
 
 
 def _add_metrics(findings: Findings, entry: Mapping[str, Any]) -> str | None:
-    """Take every key that names a metric and its unit; returns what the throughput counts."""
+    """Read every key that names a metric and its unit; returns the unit that the throughput counts."""
     counted = None
     for key, value in entry.items():
         latency, rate = _LATENCY.fullmatch(str(key)), _THROUGHPUT.fullmatch(str(key))

@@ -11,9 +11,9 @@ from gputax.errors import ResultsError
 from gputax.results.importers.source import printable
 from gputax.results.reading import parse_json, refuse_no_text
 
-# A pod's whole log is some MB; beyond this somebody named a model or a disk image.
+# A pod's whole log is some MB; anything larger is a model or a disk image.
 LARGEST_BYTES = 256 * 1024 * 1024
-# What kubectl --prefix, kubectl --timestamps, docker compose and a node's own log files put before each line.
+# Line prefixes of kubectl --prefix, kubectl --timestamps, docker compose and a node's log files.
 _PREFIXES = re.compile(
     r"^(?:\[pod/[^\]]{1,300}\] ?)?"
     r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) ?)?"
@@ -22,7 +22,7 @@ _PREFIXES = re.compile(
 
 
 class Place:
-    """A file or a directory, and what it holds."""
+    """A file or a directory with its content."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -31,7 +31,7 @@ class Place:
             path.stat()
         except (OSError, ValueError) as error:
             raise ResultsError(
-                "there is nothing here" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}",
+                "no such file or directory" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}",
                 where=self.name,
                 next_step="name a result directory or file",
             ) from error
@@ -39,12 +39,12 @@ class Place:
 
     @cached_property
     def text(self) -> str:
-        """The file's text, or an error for an empty, binary or endless one."""
+        """The file's text, or an error for an empty, binary or too large one."""
         try:
             if not self.path.is_file():
                 raise ResultsError("neither a file nor a directory", where=self.name)
             if self.path.stat().st_size > LARGEST_BYTES:
-                raise ResultsError(f"larger than {LARGEST_BYTES >> 20} MB: no result file", where=self.name)
+                raise ResultsError(f"larger than {LARGEST_BYTES >> 20} MB: not a result file", where=self.name)
             content = self.path.read_bytes()
         except OSError as error:
             raise ResultsError(f"cannot be read: {error.strerror or error}", where=self.name) from error
@@ -53,12 +53,12 @@ class Place:
 
     @cached_property
     def plain_text(self) -> str:
-        """The text without what log collectors put before each line."""
+        """The text without the line prefixes of log collectors."""
         return "\n".join(without_prefix(line) for line in self.text.splitlines())
 
     @cached_property
     def data(self) -> Any:
-        """The file as JSON; None where it does not even begin like a document of ours."""
+        """The file as JSON; None if it does not start like a JSON document."""
         if not self.text.lstrip().startswith("{"):
             return None
         return parse_json(self.text, self.name)

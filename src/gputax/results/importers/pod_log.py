@@ -1,4 +1,4 @@
-"""The result block: how a run record travels in a pod's log, written and read here."""
+"""The result block: a run record inside a pod's log, written and read here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ END = "----- gputax result end -----"
 
 
 def result_block(record: RunRecord) -> str:
-    """Return the block that a pod prints last.
+    """Return the block that a pod prints at the end.
 
     One key per line: container runtimes cut lines after 16 KB, and a record on one line would be longer.
     """
@@ -26,19 +26,19 @@ def result_block(record: RunRecord) -> str:
 
 
 def read_block(text: str, where: str) -> tuple[RunRecord, int]:
-    """Return the last record in a log and how many blocks there are; a block cut short is an error."""
+    """Return the last record in a log and how many blocks there are; a truncated block is an error."""
     lines = text.splitlines()
     begins = [number for number, line in enumerate(lines) if line.rstrip().endswith(BEGIN)]
     if not begins:
         raise ResultsError("no result block in this log", where=where)
     begin = begins[-1]
-    # A prefix that we do not know (stern, a logging agent) is the same on every line of one container.
+    # An unknown prefix (stern, a logging agent) is the same on every line of one container.
     foreign = without_prefix(lines[begin]).rstrip().removesuffix(BEGIN)
     body = [without_prefix(line).removeprefix(foreign) for line in lines[begin + 1 :]]
     ends = [number for number, line in enumerate(body) if line.rstrip() == END]
     if not ends:
         raise ResultsError(
-            f"the result block is cut short: it begins in line {begin + 1} and never ends",
+            f"the result block is truncated: it starts in line {begin + 1} and has no end",
             where=where,
             next_step="save the log again after the pod has ended",
         )
@@ -47,7 +47,7 @@ def read_block(text: str, where: str) -> tuple[RunRecord, int]:
 
 
 def recognises(place: Place) -> bool:
-    """Whether a block begins somewhere in this file."""
+    """Whether this file contains the start of a block."""
     return not place.is_directory and any(line.rstrip().endswith(BEGIN) for line in place.text.splitlines())
 
 
@@ -57,5 +57,5 @@ def read(place: Place) -> Source:
     source = source_of_record(record, place.name, "pod-log", None)
     if blocks == 1:
         return source
-    notice = Notice("many-blocks", f"the log holds {blocks} results: the last one is read", float(blocks))
+    notice = Notice("many-blocks", f"the log contains {blocks} results: the last one is read", float(blocks))
     return dataclasses.replace(source, notices=(*source.notices, notice))

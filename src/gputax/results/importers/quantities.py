@@ -17,7 +17,7 @@ _TIMES = {
     1e3: "s sec second seconds",
 }
 _BANDWIDTHS = {1e-9: "B", 1e-6: "KB kB", 1e-3: "MB", 1.0: "GB", 1e3: "TB", 2**20 / 1e9: "MiB", 2**30 / 1e9: "GiB"}
-# One image, inference or sample is the same thing; an operation, a query or a token may be another.
+# An image, an inference and a sample are the same; an operation, a query or a token may not be.
 _COUNTED = {
     "samples": "sample samples image images img imgs inference inferences inf infer",
     "queries": "query queries request requests req reqs",
@@ -36,29 +36,29 @@ _GROUPED = re.compile(r"[+-]?\d{1,3}(?:([,_'\u00a0\u202f])\d{3})(?:\1\d{3})*(\.\
 
 @dataclass(frozen=True)
 class Unit:
-    """What a unit measures, and how it becomes ours."""
+    """The kind of a unit, and its factor to ours."""
 
     kind: Kind
     factor: float
     counted: str = ""
-    """Of a rate: samples, queries, operations or tokens."""
+    """For a rate: samples, queries, operations or tokens."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number as it stands in a text; `value` is None where it cannot be read."""
+    """A number in a text; `value` is None if it cannot be parsed."""
 
     text: str
     value: float | None
     unit_text: str
     last_digit: float
-    """What one step of the last digit shown is worth: how far the number was rounded."""
+    """The value of the last digit: how far the number was rounded."""
     end: int
-    """Where it ends in its line."""
+    """Its end position in the line."""
 
 
 def unit_of(text: str) -> Unit | None:
-    """Return the unit, None for one that we do not know; `Gb` is bits and no unit of ours."""
+    """Return the unit, None if unknown; `Gb` is bits and not supported."""
     rate = _PER_SECOND.search(text)
     if rate:
         counted = text[: rate.start()].strip()
@@ -77,14 +77,14 @@ def quantities(line: str) -> Iterator[Quantity]:
     """Return every number of a line with the unit behind it."""
     for found in _QUANTITY.finditer(line):
         number = found[1].rstrip(".,_'")
-        # A comma or stop at the end was the sentence's; what follows it is no unit of this number.
+        # A comma or full stop at the end belongs to the sentence, so the next word is not this number's unit.
         unit = (found[2] or "") if number == found[1] else ""
         value, last_digit = parse_number(number)
         yield Quantity(number, value, unit, last_digit, found.end())
 
 
 def parse_number(text: str) -> tuple[float | None, float]:
-    """Return the value and the worth of its last digit; None for `0,14`, which we cannot be sure of."""
+    """Return the value and the value of its last digit; None for `0,14`, which is ambiguous."""
     grouped = _GROUPED.fullmatch(text)
     plain = text.replace(grouped[1], "") if grouped else text
     try:

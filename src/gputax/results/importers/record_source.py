@@ -1,4 +1,4 @@
-"""A run record as a source: from its directory with samples, or alone, as it stands in a pod's log."""
+"""A run record as a source: from its directory with samples, or alone, from a pod's log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gputax.results.store import file_inside, read_samples
 
 
 def source_of_record(record: RunRecord, path: str, kind: Format, directory: Path | None) -> Source:
-    """Return the record as a source; `directory` is where its samples lie, None where there are none."""
+    """Return the record as a source; `directory` contains its samples, None if there are none."""
     if not record.benchmarks:
         failed = f"; {len(record.failures)} cells failed" if record.failures else ""
         raise ResultsError(f"no cell was measured{failed}", where=path, next_step="finish the run, then compare")
@@ -58,7 +58,7 @@ def source_of_record(record: RunRecord, path: str, kind: Format, directory: Path
 
 
 def read_notice(warning: WarningRecord) -> Notice:
-    """Return a warning of a file that may come from anywhere: cut to a length, without control characters."""
+    """Return a warning from an untrusted file: truncated, without control characters."""
     return dataclasses.replace(warning.notice, text=printable(warning.text, 600))
 
 
@@ -66,10 +66,10 @@ def _cell(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> So
     scenario = scenario_named(benchmark.scenario)
     metrics, notices = _metrics(benchmark)
     reasons = [printable(reason) for reason in (benchmark.loadgen.invalid_reasons if benchmark.loadgen else ())]
-    # A layer without evidence is no number (DESIGN.md); the bare machine has no layer to prove.
+    # A layer without evidence gives no valid number (DESIGN.md); the bare machine has no layer to prove.
     proven = not EnvironmentName.parse(record.environment).layers or record.evidence.get("active") is True
     if not proven:
-        reasons.append(f"nothing proves that {printable(record.environment)} was active")
+        reasons.append(f"there is no evidence that {printable(record.environment)} was active")
     load = None
     if directory is not None:
         load = partial(_load_samples, directory, benchmark.samples_file, scenario)
@@ -99,7 +99,7 @@ def _metrics(benchmark: Benchmark) -> tuple[dict[str, float], list[Notice]]:
     }
     known = {name: METRICS[name].scale * value for name, value in stored.items() if value is not None}
     bad = {name: value for name, value in known.items() if not math.isfinite(value) or value < 0.0}
-    notices = [Notice("left-out", f"left out: {name} is {value:g}") for name, value in bad.items()]
+    notices = [Notice("left-out", f"skipped: {name} is {value:g}") for name, value in bad.items()]
     return {name: value for name, value in known.items() if name not in bad}, notices
 
 
@@ -114,9 +114,9 @@ def _load_samples(directory: Path, name: str, scenario: str) -> CellSamples:
     for column in wanted:
         if column not in columns:
             raise ResultsError(f"the samples have no column {column}", where=printable(str(path)))
-        # A hole makes pyarrow hand out floats with NaN.
+        # With missing values pyarrow returns floats with NaN.
         if columns[column].dtype != np.int64:
-            raise ResultsError(f"the column {column} has holes or no whole numbers", where=printable(str(path)))
+            raise ResultsError(f"the column {column} has missing or non-integer values", where=printable(str(path)))
     if len(columns["end_ns"]) == 0:
         raise ResultsError("the samples file has no rows", where=printable(str(path)))
     order = np.argsort(columns[begin], kind="stable")
@@ -137,7 +137,7 @@ _GPU_FIELDS = {
 
 
 def record_conditions(record: RunRecord, benchmark: Benchmark) -> dict[str, Value]:
-    """Return all that the record knows; what it does not know is left out."""
+    """Return all conditions that the record knows; unknown ones are omitted."""
     fingerprint = record.fingerprint
     facts = _at(fingerprint, "setups", benchmark.workload)
     found: dict[str, Any] = {
@@ -149,7 +149,7 @@ def record_conditions(record: RunRecord, benchmark: Benchmark) -> dict[str, Valu
         "counted": "operations" if is_micro(benchmark.workload) else "samples",
         "device": benchmark.device,
         "device_name": device_name_of(record.gpu_info.name),
-        # The options are told one by one; those of the synthetic engine are the difference that a test injects.
+        # The options are listed one by one; those of the synthetic engine are the difference that a test injects.
         "engine": benchmark.engine.partition(":")[0],
         "provider": benchmark.provider,
         "precision": benchmark.precision,
@@ -168,7 +168,7 @@ def record_conditions(record: RunRecord, benchmark: Benchmark) -> dict[str, Valu
         "governors": _joined(_at(fingerprint, "host", "governors")),
         **{name: _at(fingerprint, "host", name) for name in ("kernel", "distribution", "hypervisor")},
     }
-    if benchmark.device != "cpu":  # of a CPU the model is the device's name already
+    if benchmark.device != "cpu":  # for a CPU, the device's name is already the model
         found["cpu_model"] = _at(fingerprint, "host", "cpu_model")
     if benchmark.device == "cuda":
         found |= _gpu_conditions(fingerprint.get("gpus"))
@@ -181,7 +181,7 @@ def _gpu_conditions(gpus: Any) -> dict[str, Any]:
 
 
 def _at(data: Any, *keys: str) -> Any:
-    """Follow keys down; a fingerprint is free-form, so any level may be something else."""
+    """Follow keys down; a fingerprint is free-form, so any level may have another type."""
     for key in keys:
         data = data.get(key) if isinstance(data, Mapping) else None
     return data

@@ -12,7 +12,7 @@ from gputax.results.reading import checked
 
 
 def record_place(place: Place) -> Place | None:
-    """Return the JSON document that this place is or holds; None where there is none."""
+    """Return the JSON document at this place or in it; None if there is none."""
     if not place.is_directory:
         return place if isinstance(place.data, dict) else None
     path = place.path / RECORD_NAME
@@ -25,7 +25,7 @@ def recognises(place: Place) -> bool:
     if document is None:
         return False
     if not isinstance(document.data, dict):
-        raise ResultsError("not a run record: no JSON object", where=document.name, next_step="measure again")
+        raise ResultsError("not a run record: not a JSON object", where=document.name, next_step="measure again")
     return "schema_version" in document.data
 
 
@@ -37,7 +37,7 @@ def read(place: Place) -> Source:
         raise ResultsError(
             "this is a comparison, not a result",
             where=document.name,
-            next_step="gputax report shows it; compare takes what was measured",
+            next_step="gputax report shows it; compare needs measured results",
         )
     record = checked(RUN, document.data, document.name)
     return source_of_record(record, place.name, "gputax", document.path.parent)

@@ -1,4 +1,4 @@
-"""What every importer gives back: a source with its cells, in our words and units, whatever the file looked like."""
+"""The result of every importer: a source with its cells, in our names and units."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _WORKLOADS = (
 
 @dataclass(frozen=True)
 class CellSamples:
-    """One row per query or batch, in the order in which they began."""
+    """One row per query or batch, in order of their start."""
 
     begin_ns: npt.NDArray[np.int64]
     end_ns: npt.NDArray[np.int64]
     samples: npt.NDArray[np.int64]
-    """How many samples each row holds."""
+    """Number of samples in each row."""
 
     @property
     def latency_ns(self) -> npt.NDArray[np.int64]:
@@ -45,7 +45,7 @@ class CellSamples:
 
 @dataclass(frozen=True)
 class SourceCell:
-    """One measurement of a source; what the file does not say is `unknown` or None."""
+    """One measurement of a source; values missing in the file are `unknown` or None."""
 
     workload: str = UNKNOWN
     scenario: str = UNKNOWN
@@ -59,11 +59,11 @@ class SourceCell:
     claim: str = ""
     notices: tuple[Notice, ...] = ()
     load_samples: Callable[[], CellSamples] | None = None
-    """Reads the samples when they are needed; None where there are none."""
+    """Reads the samples when they are needed; None if there are none."""
 
     @property
     def title(self) -> str:
-        """The cell for people."""
+        """The cell's title."""
         named = " ".join(name for name in (self.workload, self.scenario) if name != UNKNOWN) or UNNAMED
         batch = "" if self.batch_size is None else f" batch {self.batch_size}"
         tenants = f" x{self.tenants}" if self.tenants not in (None, 1) else ""
@@ -72,7 +72,7 @@ class SourceCell:
 
 @dataclass(frozen=True)
 class Source:
-    """Everything that one path given to `compare` holds."""
+    """The content of one path given to `compare`."""
 
     path: str
     format: Format
@@ -87,13 +87,13 @@ class Source:
 
 
 def printable(text: str, longest: int = LONGEST_NAME) -> str:
-    """Return what a file calls something without control, direction and surrogate characters, and not endless."""
+    """Return a name from a file without control, direction and surrogate characters, and truncated."""
     shown = "".join(character if character.isprintable() else "\ufffd" for character in text)
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def writable(data: Any) -> Any:
-    """Return free-form data of a file as JSON can carry it again: no lone surrogates, no NaN."""
+    """Return free-form data of a file in a form valid as JSON: no lone surrogates, no NaN."""
     if isinstance(data, Mapping):
         return {writable(str(key)): writable(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
@@ -126,5 +126,5 @@ def workload_named(text: str) -> str:
 
 
 def device_name_of(text: str) -> str:
-    """Return a device's name as it can be compared: without its vendor and its MIG slice."""
+    """Return a device's name for comparison: without its vendor and its MIG slice."""
     return printable(re.sub(r"^(no GPU used: |NVIDIA )|\s+MIG\s.*$", "", text.strip()))

@@ -1,4 +1,4 @@
-"""Text that people and their scripts write: `Throughput: 6,977 ops/sec`, `p99: 0.198 ms`, `H2D: 4.31 GB/s`."""
+"""Results as free text: `Throughput: 6,977 ops/sec`, `p99: 0.198 ms`, `H2D: 4.31 GB/s`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _GPU = re.compile(r"(?:gpu|device)(?: name| model)?", re.IGNORECASE)
 
 @dataclass
 class _Cell:
-    """What was found under one heading."""
+    """The metrics under one heading."""
 
     heading: Heading
     findings: Findings = field(default_factory=Findings)
@@ -51,7 +51,7 @@ class _Cell:
 
 
 def read(place: Place) -> Source:
-    """Read every line that names a metric; a text without one is an error that says what is understood."""
+    """Read every line that names a metric; a text without one is an error that lists the supported forms."""
     cells: dict[Heading, _Cell] = {}
     heading, device_name = Heading(), ""
     for number, raw in enumerate(place.plain_text.splitlines(), start=1):
@@ -67,7 +67,7 @@ def read(place: Place) -> Source:
     if not kept:
         told = [notice.text for cell in cells.values() for notice in cell.findings.notices]
         raise ResultsError(
-            "nothing here that we know how to read" + (f" ({'; '.join(told[:3])})" if told else ""),
+            "no known metric in this text" + (f" ({'; '.join(told[:3])})" if told else ""),
             where=place.name,
             next_step="a result directory, LoadGen logs, or lines such as `Throughput: 6,977 ops/sec`, `p99: 0.198 ms`",
         )
@@ -77,7 +77,7 @@ def read(place: Place) -> Source:
         label=label_of(place.path),
         cells=tuple(_source_cell(cell, device_name) for cell in kept),
         device_label=f"{device_name} (as the text names it)" if device_name else Source.device_label,
-        notices=(Notice("text-file", f"{place.name}: a text, without samples or fingerprint"),),
+        notices=(Notice("text-file", f"{place.name}: a text file without samples or fingerprint"),),
     )
 
 
@@ -87,7 +87,7 @@ def _read_line(cell: _Cell, label: str, rest: str, place: str) -> None:
         return
     given = list(quantities(rest))
     if _RANGE_OR_GUESS.search(rest) and given:
-        cell.findings.tell("left-out", f"left out: {printable(rest)!r} is a range or a guess, no result ({place})")
+        cell.findings.tell("left-out", f"skipped: {printable(rest)!r} is a range or a guess, not a result ({place})")
     elif metric == "bandwidth":
         _read_bandwidths(cell.findings, rest, given, place)
     elif given:
@@ -95,7 +95,7 @@ def _read_line(cell: _Cell, label: str, rest: str, place: str) -> None:
 
 
 def _metric_named(label: str) -> str | None:
-    """Return the metric that a label names; `latency` alone does not say which latency it is."""
+    """Return the metric that a label names; `latency` alone is ambiguous."""
     for name, pattern in _DIRECTIONS.items():
         if pattern.search(label):
             return name
@@ -127,23 +127,21 @@ def _kind(metric: str) -> Kind:
 
 
 def _read_metric(cell: _Cell, metric: str, given: list[Quantity], default: str, place: str) -> None:
-    """Take the numbers that have a unit of the right kind; where there are two, they must say the same."""
+    """Use the numbers with a unit of the right kind; if there are two, they must agree."""
     right: list[tuple[Quantity, Unit]] = []
     for position, quantity in enumerate(given):
         if position and quantity.text.startswith(("+", "-")):
-            continue  # `13 ms (+1 ms)` tells the change, not the value again
+            continue  # in `13 ms (+1 ms)` the second number is the change
         unit = unit_of(quantity.unit_text or (default if position == 0 else ""))
         if unit is not None and unit.kind == _kind(metric):
             right.append((quantity, unit))
     if not right:
         shown = printable(f"{given[0].text} {given[0].unit_text}".strip())
-        cell.findings.tell("left-out", f"left out: {metric} {shown!r} has no unit that we know ({place})")
+        cell.findings.tell("left-out", f"skipped: {metric} {shown!r} has no known unit ({place})")
         return
     if any(quantity.value is None for quantity, _ in right):
         unreadable = next(quantity.text for quantity, _ in right if quantity.value is None)
-        cell.findings.refuse(
-            metric, f"{metric}: {unreadable!r} is no number that we can be sure of; write 0.14 or 6,977 ({place})"
-        )
+        cell.findings.refuse(metric, f"{metric}: {unreadable!r} is ambiguous; write 0.14 or 6,977 ({place})")
         return
     best, unit = min(right, key=lambda pair: pair[0].last_digit * pair[1].factor)
     if not _agree(right):
@@ -155,7 +153,7 @@ def _read_metric(cell: _Cell, metric: str, given: list[Quantity], default: str, 
 
 
 def _agree(given: list[tuple[Quantity, Unit]]) -> bool:
-    """Whether `0.14 ms (140 microseconds)` says the same twice, as far as the digits go."""
+    """Whether `0.14 ms (140 microseconds)` gives the same value twice, within its digits."""
     (first, unit), *others = given
     for other, other_unit in others:
         off = abs((first.value or 0.0) * unit.factor - (other.value or 0.0) * other_unit.factor)
@@ -166,7 +164,7 @@ def _agree(given: list[tuple[Quantity, Unit]]) -> bool:
 
 
 def _read_bandwidths(findings: Findings, rest: str, given: list[Quantity], place: str) -> None:
-    """Read `4.31 GB/s (H2D), 4.53 GB/s (D2H)`: the direction stands behind its number."""
+    """Read `4.31 GB/s (H2D), 4.53 GB/s (D2H)`: the direction follows its number."""
     ends = [*(quantity.end for quantity in given[1:]), len(rest)]
     for quantity, end in zip(given, ends, strict=True):
         unit = unit_of(quantity.unit_text)
@@ -210,7 +208,7 @@ _NAMED = re.compile(r"\s*(?:model|workload|scenario|batch(?:[ _-]?size)?)\s*[:=]
 
 @dataclass(frozen=True)
 class Heading:
-    """Of what the numbers below are."""
+    """The cell that the following numbers belong to."""
 
     workload: str = UNKNOWN
     scenario: str = UNKNOWN
@@ -218,9 +216,9 @@ class Heading:
 
 
 def heading_of(line: str, raw: str, above: Heading) -> Heading:
-    """Return what holds from this line on: `ResNet-50 Offline:`, `## Server`, `Batch size: 8`.
+    """Return the context from this line on: `ResNet-50 Offline:`, `## Server`, `Batch size: 8`.
 
-    A line that says anything else beside these names is prose (`Starting server:`) and changes nothing.
+    A line with anything else besides these names is prose (`Starting server:`) and changes nothing.
     """
     named = _NAMED.match(line) is not None
     if not named and not _MARKED.match(raw):
@@ -233,7 +231,7 @@ def heading_of(line: str, raw: str, above: Heading) -> Heading:
         rest = pattern.sub("", rest)
     if re.search(r"[A-Za-z]", rest):
         return above
-    # The wider name ends what was said of the narrower one: a new model has no batch size yet.
+    # A wider name resets the narrower ones: a new model has no batch size yet.
     if workload and not named:
         above = Heading()
     elif scenario and not named:

@@ -1,4 +1,4 @@
-"""What executes a workload; each engine is imported only when it is asked for."""
+"""The engines that execute a workload; each is imported only when used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputax.worker.engines.engine import Engine, EngineRequest
 
 
 def load_engine(name: str, request: EngineRequest) -> Engine:
-    """Load the engine of that name; heavy imports happen here and not before."""
+    """Load the engine of that name; heavy imports happen only here."""
     if name not in ENGINES:
         raise unknown_name("engine", name, ENGINES)
     module, _, kind = ENGINES[name].loads.partition(":")

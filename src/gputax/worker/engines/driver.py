@@ -21,7 +21,7 @@ class DriverEngine:
     def __init__(self, request: EngineRequest) -> None:
         if request.workload not in OPERATIONS:
             raise UsageError(
-                f"the engine driver runs the workload micro, not {request.workload}", next_step="--workload micro"
+                f"the engine driver runs the workload micro, not {request.workload}", next_step="use --workload micro"
             )
         self._request = request
         self._operation = OPERATIONS[request.workload]
@@ -39,7 +39,7 @@ class DriverEngine:
         self.response_bytes = self._response.bytes_per_sample
 
     def facts(self) -> dict[str, Any]:
-        """Tell which driver and device answered, by their own words."""
+        """Return which driver and device answered, as they report it."""
         device = self._context.facts
         return {
             "engine": "driver",
@@ -58,7 +58,7 @@ class DriverEngine:
         }
 
     def adapt_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Take them as they are: an operation brings its own."""
+        """Return them unchanged: an operation has its own data."""
         return inputs
 
     def load_samples(self, samples: Samples) -> None:
@@ -74,18 +74,18 @@ class DriverEngine:
             run()
 
     def close(self) -> None:
-        """Give memory and context back."""
+        """Release memory and context."""
         self._context.close()
 
 
 def verified_device(wanted: str, name: str) -> str:
-    """Return the device by what the driver calls it; another than was asked for is an error."""
+    """Return the device by its name in the driver; a device other than the requested one is an error."""
     found = "software" if name.startswith(SOFTWARE_DEVICE_NAME) else "cuda"
     if wanted in ("software", "cuda") and wanted != found:
         raise PreflightError(
-            f"{wanted} was asked for, but the driver's device is {name!r}",
+            f"{wanted} was requested, but the driver's device is {name!r}",
             where="engine driver",
-            next_step=f"use --device {found}, or look at LD_LIBRARY_PATH and --libcuda",
+            next_step=f"use --device {found}, or check LD_LIBRARY_PATH and --libcuda",
         )
     if wanted == "cpu":
         raise PreflightError("the engine driver has no CPU device", next_step="use --device software")

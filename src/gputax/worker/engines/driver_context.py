@@ -16,12 +16,12 @@ from gputax.errors import EngineError, PreflightError
 KERNEL_FILE = Path(__file__).resolve().parent.parent / "workloads" / "micro.ptx"
 KERNEL_NAME = b"touch"
 NAME_BYTES = 256
-NO_LIBRARY = "gputax doctor; or use --device software (built by `make native`), or --libcuda PATH"
+NO_LIBRARY = "run gputax doctor; or use --device software (built by `make native`), or --libcuda PATH"
 Call = Callable[..., tuple[Any, ...]]
 
 
 def import_driver() -> Any:
-    """Import cuda-bindings, or say how to get it."""
+    """Import cuda-bindings, or raise with how to install it."""
     try:
         from cuda.bindings import driver
     except ImportError as error:
@@ -38,7 +38,7 @@ def bindings_version() -> str:
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What the driver tells of itself and of its device."""
+    """What the driver reports about itself and its device."""
 
     name: str
     memory_mb: float
@@ -46,7 +46,7 @@ class DeviceFacts:
 
 
 class DriverContext:
-    """The first device's primary context, its buffers and the kernel; all given back by `close`."""
+    """The first device's primary context, its buffers and the kernel; all released by `close`."""
 
     def __init__(self) -> None:
         self.api = import_driver()
@@ -63,7 +63,7 @@ class DriverContext:
             (context,) = self.call("cuDevicePrimaryCtxRetain", self._device)
         except EngineError as error:
             raise PreflightError(f"the driver has no device: {error.what}", next_step=NO_LIBRARY) from error
-        # cuda-bindings raises its own kinds where no library can be loaded, and they change with its versions.
+        # cuda-bindings raises its own kinds if no library can be loaded, and they change with its versions.
         except Exception as error:
             raise PreflightError(f"no libcuda.so.1 can be used here: {error}", next_step=NO_LIBRARY) from error
         self.call("cuCtxSetCurrent", context)
@@ -90,7 +90,7 @@ class DriverContext:
         return EngineError(f"{name}: {shown}", where="engine driver")
 
     def allocate(self, size: int) -> Any:
-        """Return device memory that `close` gives back."""
+        """Return device memory that `close` frees."""
         (pointer,) = self.call("cuMemAlloc", size)
         self._pointers.append(pointer)
         return pointer
@@ -103,7 +103,7 @@ class DriverContext:
         return function
 
     def close(self) -> None:
-        """Give memory, module and context back; a driver that is gone already has done so."""
+        """Release memory, module and context; a driver that is gone has already done so."""
         try:
             for pointer in self._pointers:
                 self.call("cuMemFree", pointer)
@@ -116,9 +116,9 @@ class DriverContext:
 
 
 def kernel_arguments(out: Any, a: Any, b: Any, scale: float) -> tuple[int, tuple[npt.NDArray[Any], ...]]:
-    """Return the address of the argument list of `touch`, and the arrays that must live as long as it is used.
+    """Return the address of the argument list of `touch`, and the arrays that must stay alive while it is used.
 
-    Built once: a tuple of values would be packed anew at each launch.
+    Built once: a tuple of values would be packed again at each launch.
     """
     values: list[npt.NDArray[Any]] = [np.array([int(pointer)], dtype=np.uint64) for pointer in (out, a, b)]
     values.append(np.array([scale], dtype=np.float32))

@@ -20,7 +20,7 @@ SCALE = 3.0
 
 
 def operation_run(context: DriverContext, operation: MicroOperation, seed: int) -> tuple[Run, list[Any]]:
-    """Return the operation ready to run, and all that must live as long as it does; a wrong answer is an error."""
+    """Return the operation ready to run, and everything that must stay alive with it; a wrong result is an error."""
     match operation.kind:
         case "allocate":
             return _allocate(context), []
@@ -98,7 +98,7 @@ def _copy_out(context: DriverContext, size: int, seed: int) -> tuple[Run, list[A
 
 
 class _Kernel:
-    """`touch` with its three buffers and the values that they must hold afterwards; it stops at 1024 floats."""
+    """`touch` with its three buffers and the values that they must contain afterwards; it stops at 1024 floats."""
 
     def __init__(self, context: DriverContext, count: int, seed: int) -> None:
         generator = np.random.default_rng(seed)
@@ -177,7 +177,7 @@ def _require_equal(got: npt.NDArray[Any], expected: npt.NDArray[Any], what: str)
     if not np.array_equal(got, expected):
         wrong = int(np.count_nonzero(got != expected))
         raise EngineError(
-            f"the device gave a wrong answer: {what}: {wrong} of {len(expected)} values differ",
+            f"the device computed a wrong result: {what}: {wrong} of {len(expected)} values differ",
             where="engine driver",
-            next_step="nothing of this device can be measured until it computes correctly",
+            next_step="this device cannot be measured until it computes correctly",
         )

@@ -1,4 +1,4 @@
-"""The interface that every engine fills: hold samples, run a range of them, tell what really ran."""
+"""The interface of every engine: hold samples, run a range of them, report what actually ran."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class Engine(Protocol):
     device: str
     """The device in use, read back after loading: `cpu`, `cuda` or `software`."""
     response_address: int
-    """Where the first output of the last run lies, for LoadGen's responses."""
+    """Address of the first output of the last run, for LoadGen's responses."""
     response_bytes: int
     """Bytes of that output per sample."""
 
     def facts(self) -> dict[str, Any]:
-        """Tell what was really loaded: provider, threads, precision, versions."""
+        """Return what was actually loaded: provider, threads, precision, versions."""
         ...
 
     def adapt_inputs(self, inputs: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        """Bring the workload's samples into the names, layout and type that this engine's model takes."""
+        """Convert the workload's samples to the names, layout and type of this engine's model."""
         ...
 
     def load_samples(self, samples: Samples) -> None:
-        """Take the rows that `run` will be asked for; called before the first run and whenever their order changed."""
+        """Set the rows for `run`; called before the first run and whenever their order changes."""
         ...
 
     def run(self, first: int, count: int) -> None:
@@ -39,13 +39,13 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the device back."""
+        """Release the device."""
         ...
 
 
 @dataclass(frozen=True)
 class EngineRequest:
-    """What an engine is asked to load."""
+    """The request to load an engine."""
 
     workload: str
     options: Mapping[str, int | float | str | bool]

@@ -1,4 +1,4 @@
-"""The engine `neighbour`: a tenant that takes one kind of resource as hard as it can, to see what others lose by it."""
+"""The engine `neighbour`: a tenant that uses one kind of resource as much as it can, to measure its effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
 
 @dataclass(frozen=True)
 class Work:
-    """What one kind of neighbour does: once per run, and at the end."""
+    """The work of one kind of neighbour: once per run, and at the end."""
 
     run: Callable[[], None]
     close: Callable[[], None]
@@ -29,8 +29,8 @@ class NeighbourEngine:
         kind = str(request.options["kind"])
         if request.workload != f"{ENGINE}:{kind}":
             raise UsageError(
-                f"the engine neighbour disturbs others and runs no workload, least of all {request.workload}",
-                next_step=f"gputax share --victim single-stream --aggressor {kind}",
+                f"the engine neighbour only disturbs others and cannot run {request.workload}",
+                next_step=f"run gputax share --victim single-stream --aggressor {kind}",
             )
         crash_after_ms = int(request.options["crash_after_ms"])
         wanted = "cpu" if request.device == "auto" else request.device
@@ -46,7 +46,7 @@ class NeighbourEngine:
         self.response_bytes = self._response.bytes_per_sample
 
     def facts(self) -> dict[str, Any]:
-        """Tell what the neighbour does, so that no number of its own can pass for a workload's."""
+        """Return what the neighbour does, so that its numbers cannot pass for a workload's."""
         return {
             "engine": "neighbour",
             "about": self._about,
@@ -56,7 +56,7 @@ class NeighbourEngine:
         }
 
     def adapt_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Take them as they are."""
+        """Return them unchanged."""
         return inputs
 
     def load_samples(self, samples: Samples) -> None:
@@ -68,7 +68,7 @@ class NeighbourEngine:
             self._run()
 
     def close(self) -> None:
-        """Give back threads, pipes and memory."""
+        """Release threads, pipes and memory."""
         self._work.close()
 
 

@@ -21,7 +21,7 @@ from gputax.worker.probes.files import read_text
 
 Run = Callable[[], None]
 PROVIDER = "neighbour on the CPU"
-# OpenBLAS multiplies matrices of 64 x 64 with one thread (its limit is m*n*k = 2^18): the threads are ours to choose.
+# OpenBLAS multiplies matrices of 64 x 64 with one thread (its limit is m*n*k = 2^18): so we choose the threads.
 SIDE, PRODUCTS = 64, 256
 COPY_BYTES = 100_000_000
 PIECE_BYTES = 1 << 20
@@ -34,7 +34,7 @@ F_SETPIPE_SZ = 1031
 
 
 def cpu_work(kind: str, threads: int, seed: int, crash_after_ms: int) -> Work:
-    """Return the work of one kind with so many threads; it runs from here on only when it is asked to."""
+    """Return the work of one kind with N threads; it runs only when called."""
     match kind:
         case "memory":
             return _memory(threads)
@@ -74,7 +74,7 @@ def _memory(threads: int) -> Work:
 
 
 def _in_threads(threads: int, part: Callable[[int], None]) -> tuple[Run, Run]:
-    """Return a function that does part 0 to threads-1 at once, one of them here, and one that ends the threads."""
+    """Return a function that runs parts 0..threads-1 in parallel, one of them here, and one that stops the threads."""
     if threads == 1:
         return lambda: part(0), lambda: None
     pool = ThreadPoolExecutor(threads - 1, thread_name_prefix="neighbour")
@@ -89,7 +89,7 @@ def _in_threads(threads: int, part: Callable[[int], None]) -> tuple[Run, Run]:
 
 
 def _copies() -> Work:
-    """Copy by way of the kernel, as a transfer to a device does, with a thread at each end of a pipe."""
+    """Copy through the kernel, as a transfer to a device does, with a thread at each end of a pipe."""
     view, into = memoryview(b"\1" * COPY_BYTES), memoryview(bytearray(COPY_BYTES))
     read_end, write_end = _wide_pipe()
 
@@ -117,13 +117,13 @@ def _copies() -> Work:
 
 def _wide_pipe() -> tuple[int, int]:
     read_end, write_end = os.pipe()
-    with contextlib.suppress(OSError):  # where only the usual 64 KiB are allowed: more system calls for the same bytes
+    with contextlib.suppress(OSError):  # if only the usual 64 KiB are allowed: more system calls for the same bytes
         fcntl.fcntl(write_end, F_SETPIPE_SZ, PIPE_BYTES)
     return read_end, write_end
 
 
 def _launches(threads: int) -> Work:
-    """Hand a byte to each of the threads and wait for its answer: two wake-ups for next to no work, again and again."""
+    """Send a byte to each thread and wait for its reply, repeatedly: two wake-ups for almost no work."""
     count = max(2, threads)
     asks, answers = [os.pipe() for _ in range(count)], [os.pipe() for _ in range(count)]
 
@@ -154,7 +154,7 @@ def _launches(threads: int) -> Work:
 
 
 def stream_bytes(root: Path = Path("/")) -> int:
-    """Return how much memory one round goes over: four times the largest cache, within bounds."""
+    """Return how much memory one round touches: four times the largest cache, within bounds."""
     sizes = [_cache_bytes(read_text(path) or "") for path in (root / CACHE_FILES).glob("index*/size")]
     return min(max(TIMES_THE_CACHE * max(sizes, default=0), LEAST_STREAM_BYTES), MOST_STREAM_BYTES)
 
@@ -166,7 +166,7 @@ def _cache_bytes(text: str) -> int:
 
 
 def crashing(run: Run, after_ns: int, crash: Run) -> Run:
-    """Return `run`, but so long after its first call it crashes in the middle of its work."""
+    """Return `run`, but it crashes during its work a given time after its first call."""
     first_ns = 0
 
     def until_then() -> None:
@@ -181,7 +181,7 @@ def crashing(run: Run, after_ns: int, crash: Run) -> Run:
 
 
 def segmentation_fault() -> None:
-    """Read address 0; the kernel ends this process, and no core file is left behind."""
+    """Read address 0; the kernel kills this process without a core file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     ctypes.string_at(0)
 

@@ -22,9 +22,9 @@ from gputax.worker.engines.neighbour_cpu import crashing
 
 Run = Callable[[], None]
 COPY_BYTES = 100_000_000
-# Beyond the second-level cache of any GPU of today.
+# Beyond the second-level cache of any current GPU.
 BUFFER_BYTES = 256 << 20
-# A tenant with a small quota must still find room: no buffer takes more than a quarter of what is free.
+# A tenant with a small quota must still fit: no buffer takes more than a quarter of the free memory.
 PART_OF_FREE = 4
 THREADS, BLOCKS_PER_MULTIPROCESSOR = 256, 8
 KERNEL_S, MOST_ROUNDS = 0.001, 1 << 20
@@ -80,7 +80,7 @@ class RoundsKernel:
         self.rounds = 1
 
     def fit(self) -> None:
-        """Double the rounds until one launch takes a millisecond; then check what it computed."""
+        """Double the rounds until one launch takes a millisecond; then check its result."""
         while True:
             started = time.perf_counter()
             self.launch(self._out)
@@ -91,14 +91,14 @@ class RoundsKernel:
         self._context.call("cuMemcpyDtoH", int(back.ctypes.data), self._out, back.nbytes)
         expected = np.tile(np.arange(THREADS, dtype=np.float32) + np.float32(self.rounds), self.blocks)
         if not np.array_equal(back, expected):
-            raise EngineError("the device gave a wrong answer: rounds of multiply-adds", where="engine neighbour")
+            raise EngineError("the device computed a wrong result: rounds of multiply-adds", where="engine neighbour")
 
     def run(self) -> None:
-        """Launch it once and wait for its end."""
+        """Launch it once and wait for it."""
         self.launch(self._out)
 
     def launch(self, out: Any) -> None:
-        """Launch it with this place for its results and wait for its end."""
+        """Launch it with this address for its results and wait for it."""
         arguments, alive = _arguments(out, self.rounds)
         words = (self._function, self.blocks, 1, 1, THREADS, 1, 1, 0, 0, arguments, 0)
         self._context.call("cuLaunchKernel", *words)
@@ -106,7 +106,7 @@ class RoundsKernel:
         del alive
 
     def close(self) -> None:
-        """Give the module back."""
+        """Unload the module."""
         self._context.call("cuModuleUnload", self._module)
 
 
@@ -145,7 +145,7 @@ def _compute(context: DriverContext, crash_after_ms: int) -> tuple[Run, Run, dic
         return kernel.run, kernel.close, sizes
 
     def crash() -> None:
-        with contextlib.suppress(EngineError):  # as it should be; what we hold is now the driver's to clear away
+        with contextlib.suppress(EngineError):  # expected; the driver now frees our memory
             kernel.launch(context.api.CUdeviceptr(NOBODYS_ADDRESS))
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime: explicit provider and threads, inputs bound where they lie, and the active provider read back."""
+"""ONNX Runtime: explicit provider and threads, inputs bound in place, and the active provider read back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OnnxEngine:
             )
         self._copies = str(request.options["copies"])
         if self._copies == "excluded" and self.device == "cpu":
-            raise UsageError("copies=excluded has no meaning on a CPU: there is no device to copy to")
+            raise UsageError("copies=excluded does not apply to a CPU: there is no device to copy to")
         self._model = resolve_model(request)
         self._session = self._open(provider)
         self._active = verified_provider(provider, self._session.get_providers())
@@ -54,16 +54,16 @@ class OnnxEngine:
         options.intra_op_num_threads = request.threads  # its own default counts the host's cores, not the quota
         options.inter_op_num_threads = int(request.options["inter_op"])
         options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-        # A pattern of memory is kept for each batch size that was ever seen; a server sees all of them.
+        # A memory pattern is kept for each batch size seen; a server sees all of them.
         options.enable_mem_pattern = False
         spinning = "1" if request.options["spin"] else "0"
         options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         options.add_session_config_entry("session.inter_op.allow_spinning", spinning)
         options.log_severity_level = 3
         if provider != "cpu" and hasattr(ort, "preload_dlls"):
-            ort.preload_dlls()  # CUDA and cuDNN may come as Python packages, which the loader does not search
-        # Exactly what was asked for: with a list of alternatives ONNX Runtime would choose the next in silence.
-        # TensorRT hands what it cannot take to CUDA, on the same device.
+            ort.preload_dlls()  # CUDA and cuDNN may be Python packages, which the loader does not search
+        # Exactly the requested one: with a list of alternatives ONNX Runtime would silently fall back to the next.
+        # TensorRT passes operations it does not support to CUDA, on the same device.
         names = [PROVIDERS[provider]] + ([PROVIDERS["cuda"]] if provider == "tensorrt" else [])
         try:
             return ort.InferenceSession(self._model.path, options, providers=names)
@@ -71,11 +71,11 @@ class OnnxEngine:
             raise PreflightError(
                 f"ONNX Runtime cannot load the model: {error}",
                 where=self._model.path,
-                next_step="check the file with `gputax models list`, or give another with --weights",
+                next_step="check the file with `gputax models list`, or pass another with --weights",
             ) from error
 
     def facts(self) -> dict[str, Any]:
-        """Tell what was really loaded."""
+        """Return what was actually loaded."""
         return {
             "engine": "onnx",
             "engine_version": self._ort.__version__,
@@ -92,7 +92,7 @@ class OnnxEngine:
         }
 
     def adapt_inputs(self, inputs: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        """Bring the samples into the names, layout and type of this file."""
+        """Convert the samples to the names, layout and type of this file."""
         return self._model.adapt(inputs)
 
     def load_samples(self, samples: Samples) -> None:
@@ -101,7 +101,7 @@ class OnnxEngine:
         self._values.clear()
 
     def run(self, first: int, count: int) -> None:
-        """Execute one batch; returns when its outputs are there."""
+        """Execute one batch; returns when its outputs are ready."""
         binding = self._bindings.get(count) or self._bind_outputs(count)
         for name, value in self._values.get((first, count)) or self._input_values(first, count):
             binding.bind_ortvalue_input(name, value)
@@ -110,7 +110,7 @@ class OnnxEngine:
             binding.synchronize_outputs()
 
     def close(self) -> None:
-        """Drop the session, and with it the device's memory."""
+        """Drop the session and its device memory."""
         self._bindings.clear()
         self._values.clear()
         self._session = None
@@ -119,7 +119,7 @@ class OnnxEngine:
         device = "cuda" if self._copies == "excluded" else "cpu"
         from_numpy = self._ort.OrtValue.ortvalue_from_numpy
         values = [(name, from_numpy(area[first : first + count], device, 0)) for name, area in self._inputs.items()]
-        # Gathered rows change under their address: on a device of its own they must be copied anew each time.
+        # Gathered rows change under their address: on a separate device they must be copied each time.
         rows = len(next(iter(self._inputs.values())))
         if device == "cpu" or first < rows - self._request.max_batch:
             self._values[(first, count)] = values
@@ -147,7 +147,7 @@ class OnnxEngine:
         return binding
 
     def _output_arrays(self, max_batch: int) -> dict[str, npt.NDArray[Any]]:
-        """Allocate outputs once, where the file says how large they are; others ONNX Runtime allocates per run."""
+        """Allocate outputs once, if the file gives their sizes; ONNX Runtime allocates the others per run."""
         arrays = {}
         for output in self._session.get_outputs():
             rest = output.shape[1:]
@@ -164,7 +164,7 @@ class OnnxEngine:
 
 
 def import_onnxruntime() -> Any:
-    """Import ONNX Runtime, or say how to get it."""
+    """Import ONNX Runtime, or raise with how to install it."""
     try:
         import onnxruntime
     except ImportError as error:
@@ -176,9 +176,9 @@ def import_onnxruntime() -> Any:
 
 
 def choose_provider(provider: str, device: str, available: list[str]) -> str:
-    """Return `cpu`, `cuda` or `tensorrt`; what was asked for explicitly is used or refused, never replaced."""
+    """Return `cpu`, `cuda` or `tensorrt`; an explicit choice is used or refused, never replaced."""
     if device == "software":
-        raise UsageError("ONNX Runtime needs the CUDA runtime, which the software device does not carry")
+        raise UsageError("ONNX Runtime needs the CUDA runtime, which the software device does not have")
     wanted = provider if provider != "auto" else {"cpu": "cpu", "cuda": "cuda"}.get(device, "auto")
     if (device == "cpu" and wanted != "cpu") or (device == "cuda" and wanted == "cpu"):
         raise UsageError(f"--device {device} and provider={provider} contradict each other")
@@ -186,7 +186,7 @@ def choose_provider(provider: str, device: str, available: list[str]) -> str:
         return "cuda" if PROVIDERS["cuda"] in available else "cpu"
     if PROVIDERS[wanted] not in available:
         raise PreflightError(
-            f"{wanted} was asked for, but this ONNX Runtime has only {', '.join(available)}",
+            f"{wanted} was requested, but this ONNX Runtime has only {', '.join(available)}",
             where="engine onnx",
             next_step=INSTALL_CUDA,
         )
@@ -194,10 +194,10 @@ def choose_provider(provider: str, device: str, available: list[str]) -> str:
 
 
 def verified_provider(wanted: str, active: list[str]) -> str:
-    """Return the provider in force; one that gave way to another after loading is an error."""
+    """Return the provider in force; a fallback to another one after loading is an error."""
     if not active or active[0] != PROVIDERS[wanted]:
         raise PreflightError(
-            f"{wanted} was asked for, but after loading the session runs on {', '.join(active) or 'nothing'}",
+            f"{wanted} was requested, but after loading the session runs on {', '.join(active) or 'nothing'}",
             where="engine onnx",
             next_step="check the driver and the CUDA and cuDNN libraries with `gputax doctor`",
         )

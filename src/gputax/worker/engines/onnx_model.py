@@ -1,4 +1,4 @@
-"""Which ONNX file an engine loads, and how the workload's samples become that file's inputs."""
+"""Which ONNX file an engine loads, and how the workload's samples are converted to its inputs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OFFICIAL = "official"
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """A file that fits the workload."""
+    """A file that matches the workload."""
 
     path: str
     sha256: str
     source: str
-    """`seeded`, `official`, or `file` for one of the user's."""
+    """`seeded`, `official`, or `file` for the user's own."""
     precision: str
     inputs: tuple[InputBinding, ...]
     fixed_batch: int | None
@@ -39,7 +39,7 @@ class OnnxModel:
 
 
 def resolve_model(request: EngineRequest) -> OnnxModel:
-    """Find, build or check the file that was asked for."""
+    """Find, build or check the requested file."""
     workload = load_workload(request.workload)
     if request.weights == OFFICIAL:
         model = _fetched(request.workload)
@@ -63,11 +63,11 @@ def _fetched(workload: str) -> ModelFile:
     from gputax.worker.workloads.fetch import fetch, fetch_file
 
     if workload not in OFFICIAL_FILES:
-        return fetch(workload)  # says that there is none
+        return fetch(workload)  # raises: there is none
 
     def refuse(url: str) -> NoReturn:
         raise PreflightError(
-            f"the official file of {workload} has not been fetched", next_step=f"gputax models fetch {workload}"
+            f"the official file of {workload} has not been fetched", next_step=f"run gputax models fetch {workload}"
         )
 
     return fetch_file(OFFICIAL_FILES[workload], refuse)
@@ -97,4 +97,4 @@ def _adapted(values: npt.NDArray[Any], binding: InputBinding) -> npt.NDArray[Any
     try:
         return np.ascontiguousarray(values, dtype=binding.dtype)
     except TypeError as error:
-        raise PreflightError(f"samples cannot become {binding.dtype}", where=binding.name) from error
+        raise PreflightError(f"samples cannot be converted to {binding.dtype}", where=binding.name) from error

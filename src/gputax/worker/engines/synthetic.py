@@ -1,4 +1,4 @@
-"""An engine with known, programmable delays, to test the tool against the truth."""
+"""An engine with known, programmable delays, to test the tool against a known truth."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from gputax.errors import EngineError, PreflightError
 from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
 
-# Waking from a sleep took up to 130 µs on a virtual machine, so the last stretch is polled. A poll of nothing takes
+# Waking from a sleep took up to 130 µs on a virtual machine, so the last stretch is polled. An empty poll takes
 # 0.4 µs and leaves the GIL to others; `time.sleep(0)` does so too but took 28 to 110 µs (measured).
 POLLED_NS = 300_000
 _NOTHING = select.poll()
@@ -46,7 +46,7 @@ class SyntheticEngine:
         self.response_bytes = response.bytes_per_sample
 
     def facts(self) -> dict[str, Any]:
-        """Tell the programmed delays, so that no synthetic number can pass for a real one."""
+        """Return the programmed delays, so that a synthetic number cannot pass for a real one."""
         return {
             "engine": "synthetic",
             "provider": "synthetic",
@@ -57,7 +57,7 @@ class SyntheticEngine:
         }
 
     def adapt_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Take them as they are."""
+        """Return them unchanged."""
         return inputs
 
     def load_samples(self, samples: Samples) -> None:

@@ -40,7 +40,7 @@ class TorchEngine:
         self.response_bytes = 4
 
     def facts(self) -> dict[str, Any]:
-        """Tell what was really loaded."""
+        """Return what was actually loaded."""
         torch = self._torch
         parameter = next(self._module.parameters())
         return {
@@ -57,7 +57,7 @@ class TorchEngine:
         }
 
     def adapt_inputs(self, inputs: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        """Take the workload's own layout; only fp16 changes the type."""
+        """Keep the workload's layout; only fp16 changes the type."""
         if self._request.precision == "fp16":
             return {
                 name: values.astype(np.float16) if values.dtype == np.float32 else values
@@ -66,7 +66,7 @@ class TorchEngine:
         return inputs
 
     def load_samples(self, samples: Samples) -> None:
-        """Share the arrays with torch; on CUDA with copies excluded they go to the device once, here."""
+        """Share the arrays with torch; on CUDA with copies excluded they are copied to the device once, here."""
         torch = self._torch
         self._tensors = {name: torch.from_numpy(values) for name, values in samples.items()}
         if self._copies == "included":
@@ -89,7 +89,7 @@ class TorchEngine:
                 self._torch.cuda.synchronize()
 
     def close(self) -> None:
-        """Drop module and graphs, and give the device its memory back."""
+        """Drop module and graphs, and free the device memory."""
         self._graphs.clear()
         self._tensors.clear()
         del self._module, self._forward
@@ -150,7 +150,7 @@ def _choose_device(torch: Any, request: EngineRequest) -> str:
     available = bool(torch.cuda.is_available())
     if request.device == "cuda" and not available:
         raise PreflightError(
-            "cuda was asked for, but torch sees no CUDA device",
+            "cuda was requested, but torch finds no CUDA device",
             where="engine torch",
             next_step="check the driver with `gputax doctor`, or use --device cpu",
         )
@@ -200,11 +200,11 @@ def empty_module(transformers: Any, workload: str) -> Any:
 
 
 def build_module(transformers: Any, torch: Any, workload: str, seed: int) -> Any:
-    """Return the module with the seeded weights that the ONNX graph has too."""
+    """Return the module with the seeded weights of the ONNX graph."""
     module = empty_module(transformers, workload)
     state = {name: torch.from_numpy(values) for name, values in seeded_state(load_workload(workload), seed).items()}
     missing, unexpected = module.load_state_dict(state, strict=False)
-    # Counters and index buffers carry no weights; anything else would mean that the library renamed a layer.
+    # Counters and index buffers are not weights; anything else would mean that the library renamed a layer.
     lost = [name for name in missing if not name.endswith(("num_batches_tracked", "position_ids", "token_type_ids"))]
     if lost or unexpected:
         raise PreflightError(

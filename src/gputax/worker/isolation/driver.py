@@ -1,4 +1,4 @@
-"""The walls of device memory, tried through the CUDA driver API."""
+"""Isolation of device memory, tested through the CUDA driver API."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ KERNEL_FLOATS = 1024
 
 
 class DriverWalls:
-    """What a tenant of the driver can allocate, and what it can reach of others."""
+    """Memory that a tenant of the driver can allocate, and memory of others that it can reach."""
 
     def __init__(self) -> None:
         self._context = DriverContext()
         self._held: list[tuple[Any, int]] = []
 
     def fill(self, most_bytes: int) -> dict[str, Any]:
-        """Take ever smaller blocks until not even the smallest is given; what was taken stays held."""
+        """Allocate ever smaller blocks until even the smallest fails; the allocations are kept."""
         free, total = self._context.call("cuMemGetInfo")
         taken, block, refusal = 0, LARGEST_BLOCK, ""
         while block >= SMALLEST_BLOCK and (not most_bytes or taken < most_bytes):
@@ -43,7 +43,7 @@ class DriverWalls:
         }
 
     def hold(self, secret: bytes) -> dict[str, Any]:
-        """Write the secret many times over into memory of our own."""
+        """Write the secret many times over into our own memory."""
         data = np.frombuffer(secret * SECRET_REPEATS, dtype=np.uint8)
         pointer = self._context.allocate(data.nbytes)
         self._context.call("cuMemcpyHtoD", pointer, int(data.ctypes.data), data.nbytes)
@@ -57,14 +57,14 @@ class DriverWalls:
         return {"there": self._read(pointer, size) == secret * SECRET_REPEATS}
 
     def read(self, secret: bytes, place: dict[str, Any]) -> dict[str, Any]:
-        """Search fresh memory; then copy from the other's address, and last let a kernel read there."""
+        """Search fresh memory; then copy from the other's address, and finally let a kernel read there."""
         attempts = [self._fresh(secret)]
         if place:
             attempts += [self._copy(secret, place), self._kernel(secret, place)]
         return {"attempts": attempts}
 
     def drop(self) -> None:
-        """Free all that `fill` took."""
+        """Free everything that `fill` allocated."""
         for pointer, _ in self._held:
             self._context.call("cuMemFree", pointer)
         self._held.clear()
@@ -95,7 +95,7 @@ class DriverWalls:
         return attempt(way, f"{size} bytes were given", found=secret in data)
 
     def _kernel(self, secret: bytes, place: dict[str, Any]) -> dict[str, Any]:
-        """Add the other's floats to zeros: whatever a kernel can load comes out unchanged, bit by bit but for NaNs."""
+        """Add the other's floats to zeros: whatever a kernel can load is copied unchanged, except for NaNs."""
         way = "a kernel that reads at the other's address"
         context, size = self._context, KERNEL_FLOATS * 4
         out, zeros = context.allocate(size), context.allocate(size)

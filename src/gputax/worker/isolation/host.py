@@ -1,4 +1,4 @@
-"""The walls between processes of one machine, for the stand-ins without a GPU: their device is the processor."""
+"""Isolation between processes of one machine, for the stand-ins without a GPU, whose device is the processor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gputax.worker.probes.files import read_int
 SEARCHED_BYTES = 64 << 20
 STEP_BYTES = 4 << 20
 NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as the largest page-aligned int64
-# Says one byte for each step that it has really touched.
+# Writes one byte for each step that it has actually touched.
 TAKE_MEMORY = """
 import mmap, os, sys
 step, most = map(int, sys.argv[1:])
@@ -38,14 +38,14 @@ class _Span(ctypes.Structure):
 
 
 class HostWalls:
-    """What a tenant can allocate of the machine's memory, and what it can reach of other processes."""
+    """Machine memory that a tenant can allocate, and memory of other processes that it can reach."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._secret: ctypes.Array[ctypes.c_char] | None = None
 
     def fill(self, most_bytes: int) -> dict[str, Any]:
-        """Tell the limit of our own cgroup and, with `most_bytes`, let a child take memory until the kernel ends it."""
+        """Return the limit of our cgroup and, with `most_bytes`, let a child allocate until the kernel kills it."""
         limit, source = memory_limit(self._root)
         told = {"told_bytes": limit, "source": source}
         return {**told, **_filled_by_a_child(most_bytes)} if most_bytes else told
@@ -60,7 +60,7 @@ class HostWalls:
         return {"there": self._secret is not None and self._secret.raw == secret * SECRET_REPEATS}
 
     def read(self, secret: bytes, place: dict[str, Any]) -> dict[str, Any]:
-        """Search fresh memory; then read the other process by the two doors that Linux has for debuggers."""
+        """Search fresh memory; then read the other process through Linux's two debugging interfaces."""
         attempts = [_fresh(secret)]
         if place:
             pid, address, size = int(place["pid"]), int(place["address"]), int(place["bytes"])
@@ -73,7 +73,7 @@ class HostWalls:
 
 
 def memory_limit(root: Path = Path("/")) -> tuple[int | None, str]:
-    """Return the tightest memory limit of this process's cgroups and the file that says so; None without one."""
+    """Return the tightest memory limit of this process's cgroups and its file; None without one."""
     found: list[tuple[int, str]] = []
     for hierarchy in hierarchies("memory", root):
         for level in hierarchy.levels:
@@ -85,7 +85,7 @@ def memory_limit(root: Path = Path("/")) -> tuple[int | None, str]:
 
 
 def _filled_by_a_child(most_bytes: int) -> dict[str, Any]:
-    """Let a child touch memory step by step: it, and not the worker, is what the kernel ends at the limit."""
+    """Let a child touch memory step by step: at the limit the kernel kills the child instead of the worker."""
     words = [sys.executable, "-c", TAKE_MEMORY, str(STEP_BYTES), str(most_bytes // STEP_BYTES)]
     done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL)
     killed, refused = done.returncode == -signal.SIGKILL, b"MemoryError" in done.stderr or b"OSError" in done.stderr

@@ -1,4 +1,4 @@
-"""Try to break the walls between tenants from inside of one: each probe is one request, and tells only what happened.
+"""Probe the isolation between tenants from inside one: each probe is one request and only reports what happened.
 
 Nothing is judged here. A probe is `fill` (allocate until refused), `hold` (keep a secret in the device's memory),
 `check` (is the secret still there, as a control), `read` (look for another tenant's secret) or `drop`.
@@ -17,28 +17,28 @@ class Walls(Protocol):
     """The memory of one kind of device, as a tenant can reach it."""
 
     def fill(self, most_bytes: int) -> dict[str, Any]:
-        """Allocate until refused, or until so much is held; tell how much it was and by what it was refused."""
+        """Allocate until refused or until this much is held; return the amount and the refusal."""
         ...
 
     def hold(self, secret: bytes) -> dict[str, Any]:
-        """Keep a secret and tell where."""
+        """Keep a secret and return its location."""
         ...
 
     def check(self, secret: bytes) -> dict[str, Any]:
-        """Tell whether the secret that was held here can be read back by its owner."""
+        """Return whether the owner can still read its secret."""
         ...
 
     def read(self, secret: bytes, place: dict[str, Any]) -> dict[str, Any]:
-        """Try every way to somebody else's secret at that place; tell each attempt."""
+        """Try every way to read another tenant's secret at that location; return each attempt."""
         ...
 
     def drop(self) -> None:
-        """Give back what is held."""
+        """Release everything that is held."""
         ...
 
 
 _walls: dict[str, Walls] = {}
-"""What this process holds between two requests, by kind of device."""
+"""State of this process between two requests, by kind of device."""
 
 
 def probe(request: dict[str, Any]) -> dict[str, Any]:
@@ -74,5 +74,5 @@ def _opened(family: str) -> Walls:
 
 
 def attempt(way: str, outcome: str, *, found: bool) -> dict[str, Any]:
-    """Return one try to read what is not ours: by which way, what happened, and whether the secret was there."""
+    """Return one attempt to read foreign memory: the way, the outcome, and whether the secret was found."""
     return {"way": way, "outcome": outcome, "found": found}

@@ -1,4 +1,4 @@
-"""The next batch starts when the one before is done: `saturate`, a duet's slots, and a tenant that never ends."""
+"""The next batch starts when the previous one is done: `saturate`, a duet's slots, and a tenant that never ends."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gputax.worker.samples import SampleArea
 COLUMNS = ("start_ns", "end_ns", "samples")
 MAX_ROWS = 4_000_000
 Observe = Callable[[int], None]
-"""Told how many nanoseconds each run took, after it was written down."""
+"""Called with the nanoseconds of each run, after it was recorded."""
 
 
 def recording_for(load: Load) -> Recording:
-    """Return room for a first guess at the rows; it grows if the engine is faster."""
+    """Return a recording sized by an estimate of the rows; it grows if the engine is faster."""
     by_hint = int(load.min_duration_s * 1e9 / max(load.expected_latency_ns, 1000) * 2)
     return Recording(COLUMNS, min(max(load.min_queries, by_hint, 1024), MAX_ROWS), 0)
 
@@ -52,7 +52,7 @@ def endless(
     observe: Observe,
     failed: Callable[[Exception], None],
 ) -> None:
-    """Run batches as long as `going` says so; a run that throws is told to `failed`, which may raise to end it all."""
+    """Run batches while `going` returns true; `failed` is called for a run that raises, and may raise to stop."""
     clock, run = time.perf_counter_ns, engine.run
     last_first = max(area.count - batch, 0)
     position = 0
@@ -69,7 +69,7 @@ def endless(
 
 
 def slot(engine: Engine, area: SampleArea, batch: int, runs: int, first_run: int) -> Recording:
-    """Run a fixed number of batches, the half of one pair; `first_run` chooses the samples, alike on both sides."""
+    """Run a fixed number of batches, half of a pair; `first_run` chooses the samples, equal on both sides."""
     recording = Recording(COLUMNS, runs, runs * batch)
     clock, run = time.perf_counter_ns, engine.run
     places = max(area.count // batch, 1)
@@ -82,7 +82,7 @@ def slot(engine: Engine, area: SampleArea, batch: int, runs: int, first_run: int
 
 
 def _wait_for_release(start_at_ns: int) -> None:
-    """Sleep until the common start; one that has passed already is no wait."""
+    """Sleep until the common start; return at once if it has passed."""
     left_ns = start_at_ns - time.perf_counter_ns()
     if start_at_ns and left_ns > 0:
         time.sleep(left_ns / 1e9)

@@ -1,4 +1,4 @@
-"""Apply load with the real MLPerf LoadGen: settings field by field, logs in a directory of our own."""
+"""Apply load with the real MLPerf LoadGen: settings field by field, logs in our own directory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OnFailure = Callable[[BaseException], NoReturn]
 
 @dataclass(frozen=True)
 class LoadGenOutcome:
-    """What one LoadGen run left behind."""
+    """The output of one LoadGen run."""
 
     columns: dict[str, Int64Array]
     logs: dict[str, str]
@@ -40,7 +40,7 @@ class LoadGenOutcome:
 
 
 def import_loadgen() -> Any:
-    """Import the extension, or say for which machines it exists."""
+    """Import the extension, or raise with the supported machines."""
     try:
         import mlperf_loadgen
     except ImportError as error:
@@ -80,7 +80,7 @@ def loadgen_settings(loadgen: Any, load: Load) -> Any:
 
 
 def recording_for(load: Load) -> Recording:
-    """Return room for every query that LoadGen will generate; only a server's draw can exceed it."""
+    """Return a recording for every query that LoadGen generates; only a server's random draw can exceed it."""
     match load.scenario:
         case "offline":
             samples = max(load.min_queries, int(1.1 * load.min_duration_s * load.expected_qps) + 1)
@@ -148,7 +148,7 @@ def _outcome(load: Load, recording: Recording, logs: dict[str, str]) -> LoadGenO
     return LoadGenOutcome({"scheduled_ns": scheduled, **columns}, logs)
 
 
-# Issue times lie on the computed schedule to within the thread's own lateness; a query can never be early by more
+# Issue times match the computed schedule up to the thread's delay; a query can never be early by more
 # than clock reading noise, so anything beyond this means the two do not belong together.
 EARLY_TOLERANCE_NS = 1_000_000
 
@@ -167,7 +167,7 @@ def poisson_offsets_ns(seed: int, rate_per_s: float, count: int) -> Int64Array:
 
 
 def scheduled_times_ns(issued_ns: Int64Array, seed: int, rate_per_s: float) -> Int64Array | None:
-    """Return each query's scheduled time on the clock of `issued_ns`, or None where the schedule does not fit."""
+    """Return each query's scheduled time on the clock of `issued_ns`, or None if the schedule does not match."""
     if len(issued_ns) == 0:
         return issued_ns
     offsets = poisson_offsets_ns(seed, rate_per_s, len(issued_ns))

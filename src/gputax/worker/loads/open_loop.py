@@ -1,4 +1,4 @@
-"""Poisson arrivals at one tenant: requests come when the schedule says so, whether or not the last one is done."""
+"""Poisson arrivals at one tenant: requests follow the schedule, whether or not the last one is done."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gputax.worker.samples import SampleArea
 
 DRAWN_AT_ONCE = 1024
 WaitUntil = Callable[[int], bool]
-"""Wait for this time of the performance counter; False: stop instead."""
+"""Wait for this time of the performance counter; False means stop."""
 
 
 def arrivals_ns(rate_per_s: float, seed: Sequence[int], start_ns: int) -> Iterator[int]:
-    """Give the endless arrival times of a Poisson process; the same seed gives the same gaps."""
+    """Yield the endless arrival times of a Poisson process; the same seed gives the same gaps."""
     generator = np.random.default_rng(list(seed))
     last_ns = float(start_ns)
     while True:
@@ -35,7 +35,7 @@ def serve_arrivals(
     observe: Observe,
     failed: Callable[[Exception], None],
 ) -> int:
-    """Serve one request after the other and return how many waited, unserved, when it ended.
+    """Serve one request after the other and return how many were still waiting at the end.
 
     Latency counts from the scheduled arrival. Counted from the start of the run, a device that stalls would hide the
     requests that queued behind it (coordinated omission).

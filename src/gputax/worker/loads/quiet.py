@@ -1,4 +1,4 @@
-"""Keep Python and the kernel's timers from disturbing the span that is measured."""
+"""Keep Python and the kernel's timers from disturbing the measurement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def set_timer_slack(nanoseconds: int) -> None:
 
 @contextmanager
 def quiet_interpreter(*, collect: bool = True) -> Iterator[None]:
-    """No garbage collection and quick thread switches inside; everything as before afterwards.
+    """No garbage collection and fast thread switches inside; restores everything afterwards.
 
     Without `collect` it costs microseconds instead of tens of milliseconds: for the slots of a duet.
     """

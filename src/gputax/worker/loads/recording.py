@@ -1,4 +1,4 @@
-"""Timestamps of one load, written into memory that is allocated before the load begins."""
+"""Timestamps of one load, written into memory allocated before the load starts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Recording:
         return len(self._arrays[0])
 
     def grow(self) -> None:
-        """Double the room; happens only where the estimate of the load's length was short."""
+        """Double the capacity; needed only if the estimate of the load's length was too small."""
         self._allocate([np.concatenate([array, np.zeros_like(array)]) for array in self._arrays])
 
     def add_run(self, start_ns: int, end_ns: int, samples: int) -> None:

@@ -30,7 +30,7 @@ Calls = tuple[Callable[[], int], Callable[[int, int], None], Callable[[list[Any]
 
 @dataclass(frozen=True)
 class Callbacks:
-    """What LoadGen calls, and the threads that must live meanwhile."""
+    """The callbacks for LoadGen, and the threads that must run meanwhile."""
 
     issue: Issue
     serving: Callable[[], Any]
@@ -38,7 +38,7 @@ class Callbacks:
 
 
 class SampleLibrary:
-    """LoadGen's view of the samples: it names them by index, we keep them in the order in which it loads them."""
+    """LoadGen's view of the samples: it refers to them by index, we keep them in the order in which it loads them."""
 
     def __init__(self, area: SampleArea, engine: Engine) -> None:
         self.position_of = area.position_of
@@ -46,7 +46,7 @@ class SampleLibrary:
         self._engine = engine
 
     def load(self, indices: list[int]) -> None:
-        """Bring the rows into LoadGen's order, so that its consecutive samples are consecutive in memory."""
+        """Sort the rows into LoadGen's order, so that its consecutive samples are consecutive in memory."""
         # Multi-stream pads the list with repeats at its end; the first mention of an index decides.
         unique = list(dict.fromkeys(indices))
         if self._area.reorder(unique):
@@ -58,7 +58,7 @@ class SampleLibrary:
 
 @dataclass(frozen=True)
 class System:
-    """What the callbacks of one load work with."""
+    """State for the callbacks of one load."""
 
     loadgen: Any
     engine: Engine
@@ -70,7 +70,7 @@ class System:
 
     @property
     def calls(self) -> Calls:
-        """What a callback calls for every query, as plain names: a look-up by attribute there would cost time."""
+        """The functions called for every query, as local names: attribute look-ups would cost time."""
         run, loadgen = self.engine.run, self.loadgen
         return time.perf_counter_ns, run, loadgen.QuerySamplesComplete, loadgen.QuerySampleResponse, self.on_failure
 
@@ -99,7 +99,7 @@ def _no_threads() -> Iterator[None]:
 
 
 def _single_stream(system: System) -> Issue:
-    """One sample, run where it is issued: a hand-over to a thread would add 2 µs and its jitter."""
+    """One sample, run where it is issued: passing it to a thread would add 2 µs and jitter."""
     clock, run, complete, response, on_failure = system.calls
     address, size = system.response
     position_of, recording = system.library.position_of, system.recording
@@ -118,7 +118,7 @@ def _single_stream(system: System) -> Issue:
 
 
 def _multi_stream(system: System) -> Issue:
-    """A few samples per query: plain lists beat NumPy here (2 µs against 50 µs with cold caches)."""
+    """A few samples per query: plain lists beat NumPy here (2 µs instead of 50 µs with cold caches)."""
     clock, run, complete, response, on_failure = system.calls
     address, size = system.response
     area, library, recording = system.area, system.library, system.recording
@@ -145,7 +145,7 @@ def _multi_stream(system: System) -> Issue:
 
 
 def _offline(system: System) -> Issue:
-    """One query with all samples, cut into batches that run in order where they are issued."""
+    """One query with all samples, split into batches that run in order where they are issued."""
     clock, run, complete, response, on_failure = system.calls
     address, size = system.response
     area, library, recording = system.area, system.library, system.recording
@@ -171,7 +171,7 @@ def _offline(system: System) -> Issue:
 
 
 def chunk_starts(positions: npt.NDArray[np.int64], batch_size: int) -> tuple[list[int], list[bool]]:
-    """Return each chunk's first position and whether its samples lie scattered, for all chunks at once."""
+    """Return each chunk's first position and whether its samples are scattered, for all chunks at once."""
     count = len(positions)
     lows = np.arange(0, count, batch_size)
     firsts = positions[lows]
@@ -217,11 +217,11 @@ class Batcher:
             self._on_failure(error)
 
     def _drain(self, first: tuple[int, int, int]) -> list[tuple[int, int, int]]:
-        """Take what waits, up to the largest batch; hold back only as long as `max_wait_us` allows."""
+        """Take the waiting queries, up to the largest batch; delay at most `max_wait_us`."""
         get = self._queue.get
         batch = [first]
         waiting = min(self._queue.qsize(), self._max_batch - 1)
-        # The end mark is enqueued only after LoadGen has seen every completion, so it never lies in here.
+        # The end mark is enqueued only after LoadGen has seen every completion, so it is never in this batch.
         batch.extend(get() for _ in range(waiting))  # type: ignore[misc]
         deadline_ns = first[2] + self._max_wait_ns
         while len(batch) < self._max_batch and (remaining_ns := deadline_ns - time.perf_counter_ns()) > 0:

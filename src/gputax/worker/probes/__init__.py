@@ -1,1 +1,1 @@
-"""What the worker can tell of its host and device, and what disturbed a run."""
+"""Probes of the worker's host and device, and of disturbances during a run."""

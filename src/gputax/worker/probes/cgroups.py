@@ -1,4 +1,4 @@
-"""Find the control-group directories that bind this process: v1, v2 and hybrid, in a namespace or not."""
+"""Find the cgroup directories that limit this process: v1, v2 and hybrid, in a namespace or not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputax.worker.probes.files import read_text
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One mounted hierarchy, with every directory in it whose limits hold for this process."""
+    """One mounted hierarchy, with every directory in it whose limits apply to this process."""
 
     version: int
     levels: tuple[Path, ...]
@@ -40,7 +40,7 @@ def hierarchies(controller: str, root: Path = Path("/")) -> tuple[Hierarchy, ...
 
 
 def own_cgroup_path(root: Path = Path("/")) -> str | None:
-    """Return the longest path in /proc/self/cgroup: the one that tells most of a container runtime."""
+    """Return the longest path in /proc/self/cgroup: the one that says most about a container runtime."""
     return max(_own_paths(root).values(), key=len, default=None)
 
 
@@ -87,8 +87,8 @@ def _below(path: str | None, mount_root: str) -> bool:
 def _levels(path: str | None, mount: _Mount) -> tuple[Path, ...]:
     """Return our directory and its parents; the mount point alone if our path is not visible under it.
 
-    Without a cgroup namespace a container sees `/docker/ID` in /proc/self/cgroup, while that very directory
-    is what is mounted; with a namespace it may see `/` or, for a process moved out of it, `/../other`.
+    Without a cgroup namespace a container sees `/docker/ID` in /proc/self/cgroup, while that directory itself
+    is mounted; with a namespace it may see `/` or, for a process moved out of it, `/../other`.
     """
     inside = path[len(mount.root.rstrip("/")) :] if path and _below(path, mount.root) else (path or "")
     parts = [part for part in inside.split("/") if part]

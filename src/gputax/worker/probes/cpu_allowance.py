@@ -1,4 +1,4 @@
-"""How many CPUs this process may really use: affinity and every cgroup quota, not the host's core count."""
+"""How many CPUs this process can actually use: affinity and every cgroup quota, not the host's core count."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class CpuAllowance:
 
     affinity: tuple[int, ...]
     quota_cpus: float | None
-    """None: no quota at any level that is visible from here."""
+    """None: no visible quota at any level."""
     quota_source: str
-    """The file that holds the tightest quota; empty without one."""
+    """The file with the tightest quota; empty without one."""
 
     @property
     def threads(self) -> int:
-        """As many threads as can run all the time: one more would only wait for the quota's next period."""
+        """The number of threads that can run all the time: one more would only wait for the quota's next period."""
         quota = math.inf if self.quota_cpus is None else self.quota_cpus
         return max(1, min(len(self.affinity), math.floor(min(quota, len(self.affinity)))))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the allowance as it travels in `describe`."""
+        """Return the allowance as sent in `describe`."""
         return {
             "affinity": list(self.affinity),
             "quota_cpus": self.quota_cpus,
@@ -40,7 +40,7 @@ class CpuAllowance:
 
 
 def cpu_allowance(root: Path = Path("/"), affinity: Iterable[int] | None = None) -> CpuAllowance:
-    """Read the allowance of this process; a fake `root` and `affinity` serve tests."""
+    """Read the allowance of this process; `root` and `affinity` can be faked in tests."""
     quotas = [quota for level in _cpu_levels(root) if (quota := level_quota(level))]
     cpus, source = min(quotas, default=(None, ""))
     return CpuAllowance(tuple(sorted(current_affinity() if affinity is None else affinity)), cpus, source)
@@ -54,13 +54,13 @@ def current_affinity(pid: int = 0) -> set[int]:
 
 
 def level_quota(level: Path) -> tuple[float, str] | None:
-    """Return the quota in CPUs that one cgroup directory sets, and the file that says so."""
+    """Return the quota in CPUs that one cgroup directory sets, and its file."""
     quota, period, source = _v2_quota(level / "cpu.max") or _v1_quota(level) or (0, 0, "")
     return (quota / period, source) if quota > 0 and period > 0 else None
 
 
 def throttling_levels(root: Path = Path("/")) -> tuple[Path, ...]:
-    """Return the directories whose `cpu.stat` tells of throttling: our own, and each parent with a quota."""
+    """Return the directories whose `cpu.stat` reports throttling: our own, and each parent with a quota."""
     levels = []
     for hierarchy in hierarchies("cpu", root):
         own, *parents = hierarchy.levels

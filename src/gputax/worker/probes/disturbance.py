@@ -1,4 +1,4 @@
-"""Which disturbances a telemetry series shows; pure, so that a stored series can be judged again."""
+"""Find disturbances in a telemetry series; pure, so that a stored series can be judged again."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from gputax.plan.notices import Notice
 from gputax.worker.probes.series import TelemetrySeries
 
-# NVML's clock event reasons that slow a GPU against the user's will. Not listed: idle (1), clocks set by the
-# user (2) and display clocks (256), which are no disturbance of a compute load.
+# NVML's clock event reasons that slow a GPU against the user's intention. Not listed: idle (1), clocks set by the
+# user (2) and display clocks (256), which do not disturb a compute load.
 SLOWDOWNS = {
     0x04: "software power cap",
     0x08: "hardware slowdown",
@@ -23,7 +23,7 @@ BUSY_NEIGHBOURS = "busy-neighbours"
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on a disturbance is worth a notice."""
+    """Limits above which a disturbance gets a notice."""
 
     steal_percent: float = 1.0
     others_percent_of_core: float = 10.0
@@ -51,7 +51,7 @@ def span_ms(series: TelemetrySeries) -> float:
 
 
 def steal_percent(series: TelemetrySeries) -> float | None:
-    """Return which share of our CPUs' time the hypervisor gave to others."""
+    """Return the share of our CPUs' time that the hypervisor gave to others."""
     steal, cpus, span = _known(series, "steal_ms"), _known(series, "allowed_cpus"), span_ms(series)
     return 100 * steal[-1] / (cpus[0] * span) if steal and cpus and span else None
 
@@ -79,7 +79,7 @@ def _others(series: TelemetrySeries, limits: Limits) -> Iterator[Notice]:
         yield Notice(
             BUSY_NEIGHBOURS,
             f"Other processes used {percent:.0f} % of one core on this worker's CPUs (limit"
-            f" {limits.others_percent_of_core:g} %): they take cache and CPU time from what is measured.",
+            f" {limits.others_percent_of_core:g} %): they take cache and CPU time from the measurement.",
             percent,
         )
 
@@ -97,7 +97,7 @@ def _throttled(series: TelemetrySeries, _: Limits) -> Iterator[Notice]:
 
 
 def _clock_jump(series: TelemetrySeries, limits: Limits) -> Iterator[Notice]:
-    # Linux slews both clocks alike, so their difference moves only when somebody sets the wall clock, in a
+    # Linux slews both clocks equally, so their difference changes only when the wall clock is set, in a
     # leap second, or if the machine slept; 0.1 % is allowed for systems that slew the wall clock alone.
     offsets, times = _known(series, "wall_minus_monotonic_ns"), _known(series, "time_ns")
     jumps = [
@@ -110,7 +110,7 @@ def _clock_jump(series: TelemetrySeries, limits: Limits) -> Iterator[Notice]:
         yield Notice(
             "clock-jump",
             f"The wall clock jumped by {largest:+.0f} ms during the run: LoadGen takes its latencies from it"
-            " and is wrong by as much; gputax's own timestamps are monotonic and are not.",
+            " and is wrong by that amount; gputax's own timestamps are monotonic and are not affected.",
             largest,
         )
 
@@ -139,13 +139,13 @@ def _gpu_clock_drop(series: TelemetrySeries, limits: Limits) -> Iterator[Notice]
     if not busy:
         return
     peak = max(busy)
-    lowest = min(busy[busy.index(peak) :])  # what comes before the peak is the ramp from idle
+    lowest = min(busy[busy.index(peak) :])  # before the peak is the ramp from idle
     percent = 100 * (peak - lowest) / peak if peak else 0.0
     if percent > limits.clock_drop_percent:
         yield Notice(
             "gpu-clock-drop",
             f"The GPU's clock fell by {percent:.0f} % during the run, from {peak:.0f} to {lowest:.0f} MHz"
-            f" (limit {limits.clock_drop_percent:g} %): early and late samples are not of the same device.",
+            f" (limit {limits.clock_drop_percent:g} %): early and late samples are not comparable.",
             percent,
         )
 
@@ -157,15 +157,15 @@ def _gpu_shared(series: TelemetrySeries, _: Limits) -> Iterator[Notice]:
         yield Notice(
             "gpu-shared",
             f"{max(foreign):.0f} other process(es) had the GPU open during the run (pid {pids[0]:.0f}): their"
-            " work and memory are part of what was measured.",
+            " work and memory are part of the measurement.",
             max(foreign),
         )
     elif not foreign and every and max(every) > 1:
         yield Notice(
             "gpu-shared",
             f"{max(every):.0f} processes had the GPU open during the run, and from inside this container's"
-            " PID namespace ours cannot be told from others: the work of those that are not ours is part of"
-            " what was measured.",
+            " PID namespace ours cannot be distinguished from others: the work of foreign processes is part of"
+            " the measurement.",
             max(every),
         )
 
@@ -187,7 +187,7 @@ def _governor(governors: Sequence[str]) -> Iterator[Notice]:
         yield Notice(
             "cpu-governor",
             f"The CPU frequency governor is {', '.join(slow)}, not performance: the clock follows the load,"
-            " so short and sparse requests look slower than they need be.",
+            " so short and sparse requests look slower than necessary.",
             None,
         )
 

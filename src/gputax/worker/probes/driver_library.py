@@ -1,4 +1,4 @@
-"""Which `libcuda.so.1` this process really uses, and what went through it: read back, never taken for granted."""
+"""Which `libcuda.so.1` this process actually uses, and the calls through it: read back, never assumed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICE_NODES = "/dev/nvidia"
 
 
 def driver_facts() -> dict[str, Any]:
-    """Return what proves how this process reaches its device; nothing is loaded that is not loaded already."""
+    """Return the evidence of how this process reaches its device, without loading anything new."""
     handle = _loaded()
     return {
         "pid": os.getpid(),
@@ -28,13 +28,13 @@ def driver_facts() -> dict[str, Any]:
 
 
 def loaded_library() -> str | None:
-    """Return the file behind the `libcuda.so.1` of this process, None where there is none."""
+    """Return the file behind the `libcuda.so.1` of this process, None if there is none."""
     handle = _loaded()
     return None if handle is None else library_of(handle)
 
 
 def library_of(handle: ctypes.CDLL) -> str | None:
-    """Return the file that holds the library's own `cuInit`, as the kernel has it mapped."""
+    """Return the file that contains the library's `cuInit`, from the kernel's mappings."""
     address = ctypes.cast(handle.cuInit, ctypes.c_void_p).value or 0
     with Path("/proc/self/maps").open() as maps:
         return mapped_file(maps, address)
@@ -57,7 +57,7 @@ def open_device_nodes() -> list[str]:
         try:
             found.add(str(entry.readlink()))
         except OSError:
-            continue  # the descriptor of this very listing
+            continue  # the descriptor of this listing
     with Path("/proc/self/maps").open() as maps:
         found |= {line.split(maxsplit=5)[5].strip() for line in maps if DEVICE_NODES in line}
     return sorted(path for path in found if path.startswith(DEVICE_NODES))
@@ -71,7 +71,7 @@ def _loaded() -> ctypes.CDLL | None:
 
 
 def _vgpu(handle: ctypes.CDLL) -> dict[str, Any] | None:
-    """Return what libvgpu tells of its connection, None for any other library."""
+    """Return libvgpu's report on its connection, None for any other library."""
     describe = getattr(handle, DESCRIBE, None)
     if describe is None:
         return None
@@ -87,7 +87,7 @@ def _vgpu(handle: ctypes.CDLL) -> dict[str, Any] | None:
 
 
 def system_driver() -> dict[str, Any]:
-    """Load the system's library, start it, and tell whether it has a device; for a process that ends after it."""
+    """Load the system's library, initialise it, return whether it has a device; the process must exit afterwards."""
     try:
         handle = ctypes.CDLL(SONAME)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""All that a worker can tell of where it runs, for `describe`, the results and the doctor."""
+"""All facts of a worker's environment, for `describe`, the results and the doctor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def describe(*, with_engines: bool = False, listen_s: float = 0.0) -> dict[str, 
     """Return the facts as JSON-able data.
 
     `with_engines` imports ONNX Runtime to ask for its providers (80 ms, 36 MB: not for a worker that may not
-    need it); `listen_s` listens that long for steal and for other processes.
+    need it); `listen_s` watches that long for steal and other processes.
     """
     facts = {
         "host": host_facts(),
@@ -36,7 +36,7 @@ def describe(*, with_engines: bool = False, listen_s: float = 0.0) -> dict[str, 
 def _importable(module: str) -> dict[str, Any]:
     try:
         importlib.import_module(module)
-    # A wheel for another libc or a broken install can raise nearly anything here.
+    # A wheel for another libc or a broken install can raise almost anything here.
     except Exception as error:
         return {"importable": False, "why": f"{type(error).__name__}: {error}"}
     return {"importable": True, "why": None}

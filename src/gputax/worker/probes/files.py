@@ -14,7 +14,7 @@ def read_text(path: Path) -> str | None:
 
 
 def read_int(path: Path) -> int | None:
-    """Return the whole number that the file holds, or None (`max` counts as none)."""
+    """Return the integer in the file, or None (also for `max`)."""
     try:
         return int(read_text(path) or "")
     except ValueError:

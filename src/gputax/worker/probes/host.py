@@ -1,4 +1,4 @@
-"""Facts of the host that shape a number: processor, memory, kernel, container; what is unknown is None."""
+"""Facts of the host that affect a number: processor, memory, kernel, container; unknown facts are None."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ NO_LIMIT = 1 << 60
 
 
 def host_facts(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Return what is known of this host as JSON-able data; a fake `root` serves tests."""
+    """Return the facts of this host as JSON-able data; `root` can be faked in tests."""
     cpuinfo = read_fields(root / "proc/cpuinfo")
     allowance = cpu_allowance(root)
     return {
         "hostname": platform.node() or None,
-        # Equal for all that runs on one kernel since one start: only then do monotonic clocks agree.
+        # Equal for all processes on one kernel since its boot: only then do monotonic clocks agree.
         "boot_id": read_text(root / "proc/sys/kernel/random/boot_id"),
         "cpu_model": cpuinfo.get("model name") or cpuinfo.get("Model"),
         "cores_online": os.cpu_count(),
@@ -95,7 +95,7 @@ def _memory_limit_mb(root: Path) -> float | None:
 
 
 def cpu_governors(root: Path = Path("/")) -> list[str]:
-    """Return the frequency governors in force; empty where the kernel does not tell, as in most virtual machines."""
+    """Return the active frequency governors; empty if the kernel does not report them, as in most VMs."""
     files = (root / "sys/devices/system").glob("cpu/cpu[0-9]*/cpufreq/scaling_governor")
     return sorted({name for path in files if (name := read_text(path))})
 
@@ -110,7 +110,7 @@ def _clocks(root: Path) -> dict[str, Any]:
         "governors": governors or None,
         "turbo": None if boost is None else boost == 1,
         "smt": None if smt is None else smt == 1,
-        # A clock that is no vDSO (Xen's, HPET) makes every timestamp a system call.
+        # A clock without vDSO support (Xen's, HPET) makes every timestamp a system call.
         "clocksource": read_text(system / "clocksource/clocksource0/current_clocksource"),
     }
 
@@ -137,19 +137,19 @@ def _libc(root: Path) -> str | None:
         glibc = os.confstr("CS_GNU_LIBC_VERSION")
     except (ValueError, OSError, AttributeError):
         glibc = None
-    # A glibc system may have musl's loader too, so it comes second.
+    # A glibc system may also have musl's loader, so it is checked second.
     return glibc or ("musl" if any((root / "lib").glob("ld-musl-*")) else None)
 
 
 def _hypervisor(root: Path, cpuinfo: Mapping[str, str]) -> dict[str, Any]:
     dmi = root / "sys/class/dmi/id"
     names = (read_text(dmi / "sys_vendor"), read_text(dmi / "product_name"))
-    flags = cpuinfo.get("flags")  # Arm processors list no such flag: then nothing is known
+    flags = cpuinfo.get("flags")  # Arm processors have no such flag: then it is unknown
     kind = read_text(root / "sys/hypervisor/type")
     return {
         "hypervisor": True if kind else None if flags is None else "hypervisor" in flags.split(),
         "hypervisor_type": kind,
-        # dom0 says `control_d` here, a guest nothing; only where xenfs is mounted.
+        # dom0 has `control_d` here, a guest nothing; only if xenfs is mounted.
         "xen_capabilities": read_text(root / "proc/xen/capabilities"),
         "machine": " ".join(name for name in names if name) or None,
     }
@@ -182,7 +182,7 @@ def _container_hints(root: Path, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def own_pid_namespace(root: Path = Path("/")) -> bool | None:
-    """Tell whether our process ids differ from the host's."""
+    """Return whether our process ids differ from the host's."""
     try:
         # The kernel gives the initial PID namespace this fixed inode (PROC_PID_INIT_INO).
         return str((root / "proc/self/ns/pid").readlink()) != "pid:[4026531836]"

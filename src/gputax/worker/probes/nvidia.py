@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through NVML: facts once, samples while a load runs; what a GPU does not support is None."""
+"""NVIDIA GPUs through NVML: facts once, samples while a load runs; unsupported values are None."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GpuSample:
     """NVML's bit mask of clock event reasons."""
     processes: int | None = None
     foreign_pids: tuple[int, ...] | None = None
-    """Processes on the GPU that are neither we nor our children; None where pids cannot be told apart."""
+    """Processes on the GPU other than this one and its children; None if pids cannot be distinguished."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class NvmlAbsence:
 
 
 def load_nvml() -> Any:
-    """Return the initialised `pynvml` module, or the reason why there is none; shut it down after use."""
+    """Return the initialised `pynvml` module, or the reason why it is missing; shut it down after use."""
     try:
         import pynvml
     except ImportError as error:
@@ -83,7 +83,7 @@ def device_facts(root: Path = Path("/")) -> dict[str, Any]:
 
 def ask(nvml: Any, function: str, *arguments: object) -> Any:
     """Call one NVML function; None if the GPU, the driver or this nvidia-ml-py does not have it."""
-    # An old driver under a new nvidia-ml-py raises a mismatch error that is no NVMLError.
+    # An old driver under a new nvidia-ml-py raises a mismatch error that is not an NVMLError.
     mismatch = getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError)
     try:
         return getattr(nvml, function)(*arguments)
@@ -92,7 +92,7 @@ def ask(nvml: Any, function: str, *arguments: object) -> Any:
 
 
 class NvmlSampler:
-    """Reads one GPU again and again; open with `NvmlSampler.open`, close when done."""
+    """Reads one GPU repeatedly; open with `NvmlSampler.open`, close when done."""
 
     def __init__(self, nvml: Any, handle: Any, own_pids: Iterable[int], root: Path) -> None:
         self._nvml = nvml
@@ -111,7 +111,7 @@ class NvmlSampler:
     ) -> NvmlSampler | NvmlAbsence:
         """Open the GPU by index or UUID (default: the first that CUDA may see).
 
-        `own_pids` names processes that belong to the measurement though they are no children of ours, such as
+        `own_pids` names processes that belong to the measurement but are not our children, such as
         a GPU proxy.
         """
         selected = visible_device() if device is None else device
@@ -126,7 +126,7 @@ class NvmlSampler:
             handle = ask(nvml, "nvmlDeviceGetHandleByUUID", selected)
         if handle is None:
             ask(nvml, "nvmlShutdown")
-            return NvmlAbsence("NotFound", f"NVML knows no GPU {selected}")
+            return NvmlAbsence("NotFound", f"NVML has no GPU {selected}")
         return NvmlSampler(nvml, handle, own_pids, root)
 
     def sample(self) -> GpuSample:
@@ -151,18 +151,18 @@ class NvmlSampler:
         )
 
     def close(self) -> None:
-        """Give NVML back."""
+        """Shut NVML down."""
         ask(self._nvml, "nvmlShutdown")
 
     def _foreign(self, pids: set[int]) -> tuple[int, ...] | None:
         # In a PID namespace most drivers report the host's pids, some ours (NVIDIA/nvidia-docker #1483,
-        # HAMi-core #112): only if we find ourselves in the list do the numbers mean what we think.
+        # HAMi-core #112): the numbers are only meaningful if our own pid is in the list.
         if not self._translated and os.getpid() not in pids:
             return None if pids else ()
         return tuple(sorted(pid for pid in pids if not self._ours(pid)))
 
     def _ours(self, pid: int) -> bool:
-        if pid not in self._is_ours:  # asked once per process, so a steady run reads no further file
+        if pid not in self._is_ours:  # looked up once per process, so a steady run reads no more files
             parent = _parent(pid, self._root)
             self._is_ours[pid] = parent is not None and parent > 1 and self._ours(parent)
         return self._is_ours[pid]
@@ -172,7 +172,7 @@ def visible_device(environ: Mapping[str, str] = os.environ) -> str | None:
     """Return the index or UUID of CUDA's first device; None if all are hidden.
 
     NVML counts in PCI order, CUDA by speed unless CUDA_DEVICE_ORDER=PCI_BUS_ID: in a machine with unlike GPUs
-    only a UUID is sure.
+    only a UUID is unambiguous.
     """
     listed = environ.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
@@ -214,13 +214,13 @@ def _cuda_version(number: int | None) -> str | None:
 
 def _parent(pid: int, root: Path) -> int | None:
     stat = read_text(root / f"proc/{pid}/stat")
-    # The name in parentheses may hold blanks and parentheses itself; state and parent follow the last one.
+    # The name in parentheses may contain blanks and parentheses; state and parent follow the last one.
     fields = (stat or "").rpartition(")")[2].split()
     return int(fields[1]) if len(fields) > 1 else None
 
 
 def _traces(root: Path) -> dict[str, Any]:
-    """Return what hints at an NVIDIA GPU even if NVML does not work."""
+    """Return signs of an NVIDIA GPU even if NVML does not work."""
     devices = (root / "sys/bus/pci/devices").glob("*")
     kinds = [(read_text(path / "vendor"), read_text(path / "class") or "") for path in devices]
     return {

@@ -10,13 +10,13 @@ from gputax.worker.probes.host import MB
 from gputax.worker.probes.nvidia import GpuSample
 
 TelemetrySeries: TypeAlias = dict[str, list[float | None]]
-"""Equal-length columns, one row per sample; a name carries its unit.
+"""Equal-length columns, one row per sample; each name includes its unit.
 
 - `*_ms`, `*_switches`, `*_periods`, `*_faults` and `energy_j` count from the first sample: the last row is
   the total;
 - `*_percent` of CPU time are of the interval that ends at the row (None in the first row), and of all the
-  CPUs that the process may use (`allowed_cpus`), not of the machine: other CPUs are no business of ours;
-- all others are the reading at the row's moment. What could not be read is None.
+  CPUs that the process may use (`allowed_cpus`), not of the machine: other CPUs do not matter;
+- all others are the reading at the row's moment. Unreadable values are None.
 """
 
 
@@ -101,7 +101,7 @@ def _add_cpu_time(series: TelemetrySeries, times: list[_CpuTime | None], tick_ms
 
 
 def _cpu_time(stat: bytes, allowed: Collection[int]) -> _CpuTime | None:
-    """Sum the lines of the allowed CPUs; the machine's total if a container numbers its CPUs otherwise."""
+    """Sum the lines of the allowed CPUs; the machine's total if a container numbers its CPUs differently."""
     lines = dict(line.split(maxsplit=1) for line in stat.splitlines() if line.startswith(b"cpu") and b" " in line)
     rows = [lines[name] for cpu in allowed if (name := b"cpu%d" % cpu) in lines]
     cpus = len(rows)

@@ -1,4 +1,4 @@
-"""What a tenant can see of how its GPU is shared: MPS by variables and socket, MIG's slices, the driver's sizes."""
+"""How a tenant's GPU is shared, seen from inside: MPS by variables and socket, MIG slices, the driver's sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PROFILE = re.compile(r"MIG\s+(\S+)\s*$")
 
 
 def mps_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Return MPS as a client sees it; a variable alone proves nothing, so the daemon's socket is looked for."""
+    """Return MPS as a client sees it; a variable alone is not evidence, so the daemon's socket is checked."""
     directory = environ.get(PIPE_VARIABLE)
     return {
         "pipe_directory": directory,
@@ -60,7 +60,7 @@ def mig_devices(nvml: Any, handle: Any, ask: Any) -> list[dict[str, Any]]:
 
 
 def whole_device(nvml: Any, handle: Any, ask: Any) -> dict[str, Any]:
-    """Return the device's own sizes, which no cap changes: NVML tells them past MPS."""
+    """Return the device's own sizes, which no cap changes: NVML reports them independently of MPS."""
     cores = ask(nvml, "nvmlDeviceGetNumGpuCores", handle)
     per_sm = CORES_PER_SM.get(tuple(ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle) or ()))
     memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
@@ -74,7 +74,7 @@ def whole_device(nvml: Any, handle: Any, ask: Any) -> dict[str, Any]:
 
 
 def cuda_device() -> dict[str, Any] | None:
-    """Return the first device as the driver reports it to this process; None where no driver is loaded in it.
+    """Return the first device as the driver reports it to this process; None if no driver is loaded.
 
     Under MPS the SM count and the free memory are the tenant's caps, while the total stays the device's own. Nothing is
     loaded that is not loaded already.
@@ -86,7 +86,7 @@ def cuda_device() -> dict[str, Any] | None:
     try:
         return _asked(library)
     except AttributeError:
-        return None  # a library by that name which is no driver
+        return None  # a library with that name that is not a driver
 
 
 def _asked(library: ctypes.CDLL) -> dict[str, Any] | None:
@@ -98,7 +98,7 @@ def _asked(library: ctypes.CDLL) -> dict[str, Any] | None:
     named = library.cuDeviceGetName(name, NAME_BYTES, device) == 0
     sized = library.cuDeviceTotalMem_v2(ctypes.byref(memory), device) == 0
     counted = library.cuDeviceGetAttribute(ctypes.byref(multiprocessors), SM_COUNT_ATTRIBUTE, device) == 0
-    # Needs a context of the calling thread, which an engine has made; where there is none it refuses.
+    # Needs a context of the calling thread, created by an engine; fails without one.
     asked = library.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
     return {
         "name": name.value.decode(errors="replace") if named else None,

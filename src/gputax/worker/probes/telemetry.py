@@ -21,7 +21,7 @@ CLOCK_PAIR_TRIES = 4
 
 
 class GpuSource(Protocol):
-    """Whatever can read a GPU now; in life an `NvmlSampler`."""
+    """Anything that can read a GPU now; in production an `NvmlSampler`."""
 
     def sample(self) -> GpuSample:
         """Read all values now."""
@@ -46,18 +46,18 @@ class Telemetry:
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 
     def start(self) -> None:
-        """Open the files, take the first sample and go on in a thread."""
+        """Open the files, take the first sample and continue in a thread."""
         self._stat = _open(self._root / "proc/stat")
         self._loadavg = _open(self._root / "proc/loadavg")
         self._statm = _open(self._root / "proc/self/statm")
         self._throttling = tuple(_open(level / "cpu.stat") for level in throttling_levels(self._root))
-        # Only the CPU lines at the head of /proc/stat are wanted; a line has ten counters.
+        # Only the CPU lines at the head of /proc/stat are needed; a line has ten counters.
         self._stat_size = max(4096, 160 * (2 + (os.cpu_count() or 1)))
         self._samples.append(self._sample())
         self._thread.start()
 
     def stop(self) -> TelemetrySeries:
-        """Take the last sample, end the thread, and parse."""
+        """Take the last sample, stop the thread, and parse."""
         self._end.set()
         self._thread.join()
         self._samples.append(self._sample())
@@ -76,7 +76,7 @@ class Telemetry:
 
     def _sample(self) -> RawSample:
         time_ns, offset_ns = clock_pair()
-        # Not /proc/self/status: its context switches are those of the main thread alone.
+        # Not /proc/self/status: its context switches are only those of the main thread.
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return RawSample(
             time_ns,

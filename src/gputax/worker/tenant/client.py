@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 WARM_UP_RUNS = 3
 ERRORS_IN_A_ROW = 10
-# A neighbour that takes all memory for a moment should not end ten attempts within a millisecond.
+# A neighbour that briefly takes all memory should not use up ten attempts within a millisecond.
 PAUSE_AFTER_ERROR_S = 0.1
 
 
 @dataclass(frozen=True)
 class TenantPlan:
-    """What one tenant does."""
+    """The load of one tenant."""
 
     setup: Setup
     batch: int = 1
     warmup_s: float = 1.0
     duration_s: float = 0.0
-    """0: until it is told to stop."""
+    """0: until stopped."""
     rate_per_s: float = 0.0
     """0: a closed loop; otherwise Poisson arrivals."""
     technique: str = ""
@@ -46,7 +46,7 @@ class TenantPlan:
 
 @dataclass
 class Course:
-    """How the tenant's counted time went; filled while it runs."""
+    """Progress of the tenant; filled while it runs."""
 
     labels: dict[str, str] = field(default_factory=dict)
     started_ns: int = 0
@@ -57,16 +57,16 @@ class Course:
 
     @property
     def seconds(self) -> float:
-        """How long inferences have been counted."""
+        """Time since inferences are counted."""
         if not self.started_ns:
             return 0.0
         return ((self.ended_ns or time.perf_counter_ns()) - self.started_ns) / 1e9
 
 
 def run_tenant(plan: TenantPlan, metrics: TenantMetrics, course: Course, halt: Halt, say: Say) -> None:
-    """Load, warm up and infer until the duration is over or the order to halt comes; the running inference ends first.
+    """Load, warm up and infer until the duration is over or a halt is requested; the current inference finishes first.
 
-    All of it happens on the calling thread, because a CUDA context belongs to the thread that made it.
+    All of it happens on the calling thread, because a CUDA context belongs to the thread that created it.
     """
     prepared = prepare(plan.setup, say)
     try:
@@ -75,7 +75,7 @@ def run_tenant(plan: TenantPlan, metrics: TenantMetrics, course: Course, halt: H
         say(f"running on {course.labels['device_label']}")
         failures = Failures(metrics.tally, halt, say)
         with quiet_interpreter():
-            # Scrapes leave cycles behind and a tenant may live for days; frozen, what was loaded costs no collection.
+            # Scrapes create reference cycles and a tenant may run for days; frozen objects cost no collection time.
             gc.enable()
             _warm(prepared, plan, halt, failures)
             metrics.ready = not halt.ordered
@@ -89,7 +89,7 @@ def run_tenant(plan: TenantPlan, metrics: TenantMetrics, course: Course, halt: H
 
 
 class Failures:
-    """Counts what the engine throws, says the first in full, and gives up after ten in a row."""
+    """Counts exceptions of the engine, prints the first in full, and gives up after ten in a row."""
 
     def __init__(self, tally: Tally, halt: Halt, say: Say) -> None:
         self._tally, self._halt, self._say = tally, halt, say
@@ -97,18 +97,18 @@ class Failures:
         self.in_a_row = 0
 
     def add(self, error: Exception) -> None:
-        """Count one; raises EngineError when it was one too many."""
+        """Count one; raises EngineError after too many."""
         self._tally.failed()
         self.in_a_row += 1
         if not self._said:
             self._said = True
             traceback.print_exception(error, file=sys.stderr)
-            self._say("an inference failed, as said above; further failures are only counted")
+            self._say("an inference failed (see above); further failures are only counted")
         if self.in_a_row >= ERRORS_IN_A_ROW:
             raise EngineError(
                 f"{self.in_a_row} inferences in a row failed, the last with {type(error).__name__}: {error}",
                 where="engine",
-                next_step="see the first failure above; `gputax doctor` looks at the device and its driver",
+                next_step="see the first failure above; `gputax doctor` checks the device and its driver",
             ) from error
         self._halt.wait(PAUSE_AFTER_ERROR_S)
 
@@ -155,5 +155,5 @@ def _infer(prepared: Prepared, plan: TenantPlan, tally: Tally, course: Course, h
 
 
 def arrival_seed(seed: int, pod: str) -> tuple[int, int]:
-    """Return the seed of the arrivals: the pods of one Deployment have the same options and must not arrive as one."""
+    """Return the seed of the arrivals: pods of one Deployment have equal options and must not arrive in lockstep."""
     return seed, zlib.crc32(pod.encode())

@@ -1,4 +1,4 @@
-"""Who a tenant is: the labels of `gputax_tenant_info`, from what the engine, the host and the environment tell."""
+"""Who a tenant is: the labels of `gputax_tenant_info`, from the engine, the host and the environment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def labels_from(
     environ: Mapping[str, str],
     technique: str = "",
 ) -> dict[str, str]:
-    """Return the labels; what is not known is empty, and a limit that is not there is `none`."""
+    """Return the labels; unknown values are empty, and a missing limit is `none`."""
     gpu = _own_gpu(gpus, environ)
     name = facts.get("device_name") or (gpu.get("name") if facts["device"] == "cuda" else host.get("cpu_model"))
     return {
@@ -62,15 +62,15 @@ def labels_from(
 
 
 def pod_name(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the pod's name: as the manifest tells it, or the host name, which in a pod is the same."""
+    """Return the pod's name: from the manifest, or the host name, which in a pod is the same."""
     in_pod = "KUBERNETES_SERVICE_HOST" in environ
     return environ.get(POD_VARIABLE) or (environ.get("HOSTNAME", "") if in_pod else "")
 
 
 def device_id(gpu: Mapping[str, Any], environ: Mapping[str, str]) -> str:
-    """Return the id of the device that this container was given, else of the one that NVML shows; empty for a CPU.
+    """Return the id of the device given to this container, else of the one that NVML shows; empty for a CPU.
 
-    A container that was given a MIG instance must be told by the variable: NVML knows it by its parent first.
+    For a container with a MIG instance only the variable is right: NVML lists its parent first.
     """
     for variable in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):
         given = environ.get(variable, "").strip()

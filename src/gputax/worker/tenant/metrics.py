@@ -1,4 +1,4 @@
-"""A tenant's metrics for Prometheus, and the small server that shows them."""
+"""A tenant's metrics for Prometheus, and the small server that exposes them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 EVERY_ADDRESS = "0.0.0.0"
-# A client that connects and says nothing holds a thread no longer than this.
+# A client that connects and sends nothing blocks a thread no longer than this.
 SILENT_CLIENT_S = 10
 _LE = [repr(bound_ns / 1e9) for bound_ns in BOUNDS_NS] + ["+Inf"]
 
 
 class TenantMetrics(Collector):
-    """What a scrape of this tenant shows, in a registry of its own: two tenants may live in one process."""
+    """The metrics of this tenant, in their own registry: two tenants may share one process."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
@@ -50,11 +50,11 @@ class TenantMetrics(Collector):
         ProcessCollector(registry=self.registry)
 
     def introduce(self, labels: Mapping[str, str]) -> None:
-        """Say who the tenant is, once its engine has told what it really uses."""
+        """Set the tenant's labels, once its engine has reported what it uses."""
         self._labels = dict(labels)
 
     def collect(self) -> Iterator[Metric]:
-        """Give all metrics of one moment."""
+        """Yield a consistent snapshot of all metrics."""
         counts = self.tally.counts()
         on = f" On {self._labels.get('device_label', 'a device that is not known yet')}."
         yield HistogramMetricFamily(
@@ -91,7 +91,7 @@ def _cumulated(counts: Counts) -> Iterator[tuple[str, float]]:
 
 
 class MetricsServer:
-    """Answers scrapes on threads of its own, from the moment it is made until `close`."""
+    """Answers scrapes on its own threads, from construction until `close`."""
 
     def __init__(self, metrics: TenantMetrics, address: str, port: int, *, setting: str = "--port") -> None:
         try:
@@ -116,7 +116,7 @@ class MetricsServer:
         self._halt.close()
 
     def _serve(self) -> None:
-        # Not `serve_forever`, which wakes up twice a second beside what is measured, asked or not.
+        # Not `serve_forever`, which wakes up twice a second during the measurement.
         while not self._halt.ordered:
             select.select([self._server.fileno(), self._halt.fileno()], [], [])
             if not self._halt.ordered:
@@ -124,12 +124,12 @@ class MetricsServer:
 
 
 def server_from_variables(metrics: TenantMetrics, environ: Mapping[str, str] = os.environ) -> MetricsServer | None:
-    """Serve where the variables say; None where they name no port."""
+    """Serve at the address in the variables; None if they have no port."""
     text = environ.get(PORT_VARIABLE, "")
     if not text:
         return None
     if not text.isdigit() or int(text) > 65535:
-        raise PreflightError(f"{PORT_VARIABLE}={text} is no port", next_step=f"e.g. {PORT_VARIABLE}=8000")
+        raise PreflightError(f"{PORT_VARIABLE}={text} is not a port", next_step=f"e.g. {PORT_VARIABLE}=8000")
     address = environ.get(ADDRESS_VARIABLE) or EVERY_ADDRESS
     return MetricsServer(metrics, address, int(text), setting=PORT_VARIABLE)
 
@@ -138,9 +138,9 @@ def _no_server(address: str, port: int, error: Exception, setting: str) -> Prefl
     where = f"{address}, port {port}"
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return PreflightError(
-            f"the port for metrics is taken: {port}",
+            f"the port for metrics is in use: {port}",
             where=where,
-            next_step=f"choose another with {setting} (0: any free one), or see who has it: ss -ltnp 'sport = :{port}'",
+            next_step=f"choose another with {setting} (0: any free one), or find its owner: ss -ltnp 'sport = :{port}'",
         )
     return PreflightError(
         f"metrics cannot be served: {error}", where=where, next_step=f"choose another address, or another {setting}"
@@ -148,11 +148,11 @@ def _no_server(address: str, port: int, error: Exception, setting: str) -> Prefl
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
-    """One short-lived thread for each scrape, so that a slow client keeps nobody waiting."""
+    """One short-lived thread for each scrape, so that a slow client does not block others."""
 
     daemon_threads = True
     timeout = 0
-    """A client that was gone again before it was heard is not waited for."""
+    """Do not wait for a client that disconnected before it was accepted."""
 
     def __init__(self, family: int, place: Any) -> None:
         self.address_family = family
@@ -165,7 +165,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that went away; anything else is a fault of ours."""
+        """Ignore disconnected clients; anything else is a bug."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -174,7 +174,7 @@ class _Handler(WSGIRequestHandler):
     timeout = SILENT_CLIENT_S
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Write no line for each scrape."""
+        """Do not log scrapes."""
 
 
 def _application(metrics: TenantMetrics) -> WSGIApplication:

@@ -1,4 +1,4 @@
-"""What one tenant has done so far: counts that its loop writes and that scrapes and progress lines read."""
+"""Counters of one tenant, written by its loop and read by scrapes and progress lines."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy.typing as npt
 # from them is off by at most an eighth. In whole nanoseconds, because a loop counts in those.
 _STEPS = (100, 125, 160, 200, 250, 320, 400, 500, 630, 800)
 BOUNDS_NS: tuple[int, ...] = tuple(step * 10**power for power in range(2, 9) for step in _STEPS)
-# The last latencies, for percentiles that are exact: 65,536 are 20 minutes of a tenant with 20 ms an inference.
+# The last latencies, for exact percentiles: 65,536 are 20 minutes of a tenant with 20 ms an inference.
 KEPT = 1 << 16
 
 
 @dataclass(frozen=True)
 class Counts:
-    """The tally at one moment."""
+    """A snapshot of the tally."""
 
     runs: int
     inferences: int
@@ -41,7 +41,7 @@ class Tally:
 
     def __init__(self, target_ns: int = 0) -> None:
         self.target_ns = target_ns
-        """0: no target was asked for."""
+        """0: no target."""
         self._lock = threading.Lock()
         self._runs = self._inferences = self._within = self._errors = 0
         self._sum_ns = self._min_ns = self._max_ns = 0
@@ -65,12 +65,12 @@ class Tally:
                 self._min_ns = latency_ns
 
     def failed(self) -> None:
-        """Count one run that threw."""
+        """Count one run that failed."""
         with self._lock:
             self._errors += 1
 
     def counts(self) -> Counts:
-        """Return all counts of one moment."""
+        """Return a snapshot of all counts."""
         with self._lock:
             return Counts(
                 self._runs,

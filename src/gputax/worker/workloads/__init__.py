@@ -1,4 +1,4 @@
-"""The workloads: real architectures as ONNX graphs with seeded weights, and the files they live in."""
+"""The workloads: real architectures as ONNX graphs with seeded weights, and their files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gputax.errors import unknown_name
 if TYPE_CHECKING:
     from gputax.worker.workloads.workload import Workload
 
-# Each module is imported when its workload is asked for, and holds it as WORKLOAD.
+# Each module is imported when its workload is used, and defines it as WORKLOAD.
 _MODULES: dict[str, str] = {
     "resnet50": "gputax.worker.workloads.resnet50",
     "bert-large": "gputax.worker.workloads.bert_large",
@@ -19,7 +19,7 @@ _MODULES: dict[str, str] = {
 
 
 def load_workload(name: str) -> Workload:
-    """Return the workload of that name, or say which names exist."""
+    """Return the workload of that name, or raise with the valid names."""
     if name not in _MODULES:
         raise unknown_name("workload", name, _MODULES)
     workload: Workload = importlib.import_module(_MODULES[name]).WORKLOAD

@@ -19,7 +19,7 @@ from gputax.worker.workloads.transformer_graph import (
 )
 from gputax.worker.workloads.workload import Array, TensorSpec, Workload
 
-# Added to the score of a masked token: its weight is exactly 0 after softmax, and float16 can hold it.
+# Added to the score of a masked token: its weight is exactly 0 after softmax, and float16 can represent it.
 _MASKED = -10000.0
 _EMBEDDING_STD = 0.02
 _CLS, _SEP, _FIRST_WORD = 101, 102, 1000
@@ -98,7 +98,7 @@ def _embeddings(graph: GraphWriter, size: BertSize) -> str:
 
 
 def _draw_inputs(size: BertSize, count: int, seed: int) -> dict[str, Array]:
-    """[CLS] question [SEP] context [SEP] and padding, as a tokenised SQuAD sample has them."""
+    """[CLS] question [SEP] context [SEP] and padding, like a tokenised SQuAD sample."""
     place = np.arange(size.sequence)
     shortest = size.sequence // 3
     length = integers(seed, "input:length", count, shortest, size.sequence + 1)[:, None]

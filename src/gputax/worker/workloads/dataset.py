@@ -28,12 +28,12 @@ class LabelledImage:
 
 
 def load_dataset(workload: str, folder: str | Path, count: int) -> dict[str, npt.NDArray[np.float32]]:
-    """Return `count` preprocessed samples in the order of the map, which is repeated where it is shorter."""
+    """Return `count` preprocessed samples in the order of the map, repeated if it is shorter."""
     workload_facts(workload)
     if workload != "resnet50":
         raise UsageError(
             f"--dataset is for resnet50, not for {workload}",
-            next_step="leave --dataset out: samples are seeded",
+            next_step="drop --dataset: samples are seeded",
         )
     images = read_map(Path(folder))[:count]
     samples = np.empty((count, 3, _CROP, _CROP), dtype=np.float32)
@@ -47,7 +47,7 @@ def load_dataset(workload: str, folder: str | Path, count: int) -> dict[str, npt
 def read_map(folder: Path) -> tuple[LabelledImage, ...]:
     """Read `val_map.txt`: a name relative to the folder and a label per line."""
     if not folder.is_dir():
-        raise PreflightError("the dataset folder is not there", where=str(folder), next_step="check --dataset")
+        raise PreflightError("the dataset folder does not exist", where=str(folder), next_step="check --dataset")
     path = folder / _MAP
     try:
         lines = path.read_text().splitlines()
@@ -59,7 +59,7 @@ def read_map(folder: Path) -> tuple[LabelledImage, ...]:
         ) from error
     images = tuple(_entry(path, number, line) for number, line in enumerate(lines, 1) if line.strip())
     if not images:
-        raise PreflightError(f"{_MAP} names no image", where=str(path), next_step='write one "name label" per line')
+        raise PreflightError(f"{_MAP} has no images", where=str(path), next_step='write one "name label" per line')
     return images
 
 
@@ -80,7 +80,7 @@ def preprocess(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
 def area_resize(image: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
     """Average the pixels under each new pixel, each by the share of it that is covered."""
     # The shares are those of OpenCV's INTER_AREA, the official choice: against OpenCV 5.0, no value of 18
-    # generated images differed by more than 1 of 255. Pillow's BOX counts a pixel at the border of the area wholly or
+    # generated images differed by more than 1 of 255. Pillow's BOX counts a pixel at the border of the area fully or
     # not at all, and differed by up to 27 on smooth images.
     down, across = _shares(image.shape[0], height), _shares(image.shape[1], width)
     channels = [down @ image[:, :, channel].astype(np.float32) @ across.T for channel in range(3)]
@@ -88,7 +88,7 @@ def area_resize(image: npt.NDArray[np.uint8], height: int, width: int) -> npt.ND
 
 
 def _shares(old: int, new: int) -> npt.NDArray[np.float32]:
-    """[new, old]: how much of each new pixel lies on each old one; every row adds up to 1."""
+    """[new, old]: how much of each new pixel overlaps each old one; every row adds up to 1."""
     scale = old / new
     edges = np.arange(new + 1) * scale
     starts, ends = edges[:-1, None], edges[1:, None]
@@ -116,13 +116,13 @@ def _decode(path: Path) -> npt.NDArray[np.uint8]:
             return np.asarray(image.convert("RGB"))
     except FileNotFoundError as error:
         raise PreflightError(
-            f"{_MAP} names an image that is not there", where=str(path), next_step="correct the map or add it"
+            f"an image in {_MAP} does not exist", where=str(path), next_step="correct the map or add it"
         ) from error
     except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as error:
         raise PreflightError(
             f"cannot decode an image ({error})",
             where=str(path),
-            next_step="replace it or take it off the map",
+            next_step="replace it or remove it from the map",
         ) from error
 
 

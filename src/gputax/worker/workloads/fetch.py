@@ -1,4 +1,4 @@
-"""Get the official MLPerf files: downloaded or put there by hand, checked by md5, then pinned by sha256."""
+"""Get the official MLPerf files: downloaded or placed by hand, checked by md5, then pinned by sha256."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OfficialFile:
     url: str
     md5: str
     size: str
-    """About how large, for people; no exact size is published."""
+    """Approximate size for display; no exact size is published."""
 
 
 # Two files on Zenodo are named resnet50_v1.onnx (opset 11 here, opset 8 in record 2592612): the md5 decides.
@@ -62,7 +62,7 @@ OFFICIAL: dict[str, OfficialFile] = {
 
 
 def official_path(official: OfficialFile) -> Path:
-    """Return where the file lies or must be put."""
+    """Return the path of the file, whether it exists or not."""
     return models_folder() / official.workload / official.name
 
 
@@ -71,14 +71,14 @@ def fetch(workload: str, progress: Progress | None = None) -> ModelFile:
     workload_facts(workload)
     if workload not in OFFICIAL:
         raise UsageError(
-            f"{workload} has no official MLPerf file: it is no MLPerf model",
+            f"{workload} has no official MLPerf file: it is not an MLPerf model",
             next_step=f"use seeded weights (gputax models build {workload}) or your own (--weights FILE)",
         )
     return fetch_file(OFFICIAL[workload], _open_url, progress)
 
 
 def fetch_file(official: OfficialFile, opener: Opener, progress: Progress | None = None) -> ModelFile:
-    """Return the file: pinned already, put there by hand, or downloaded with `opener`."""
+    """Return the file: already pinned, placed by hand, or downloaded with `opener`."""
     path = official_path(official)
     with locked(path, exclusive=True):
         manifest = read_manifest(manifest_path(path))
@@ -86,7 +86,7 @@ def fetch_file(official: OfficialFile, opener: Opener, progress: Progress | None
         if manifest is not None and path.exists():
             fault = damage(manifest, path.parent)
             if not fault:
-                return described(manifest, path, (f"{official.name} was there already, sha256 as pinned",))
+                return described(manifest, path, (f"{official.name} was already there, sha256 as pinned",))
             notes = (f"{fault}; fetched again",)
         elif path.exists():
             _require_md5(official, path, _file_md5(path))
@@ -119,7 +119,7 @@ def _download(official: OfficialFile, path: Path, opener: Opener, progress: Prog
                 if progress:
                     progress(done, total)
         if done < total:
-            raise _by_hand(official, path, f"the connection ended after {done} of {total} bytes")
+            raise _by_hand(official, path, f"the connection closed after {done} of {total} bytes")
         _require_md5(official, path, digest.hexdigest())
         partial.replace(path)
     except OSError as error:
@@ -132,7 +132,7 @@ def _connected(official: OfficialFile, path: Path, opener: Opener) -> AbstractCo
     try:
         return opener(official.url)
     except (OSError, ValueError) as error:
-        # urllib's errors are OSErrors; ValueError is what it makes of a proxy variable it cannot read.
+        # urllib's errors are OSErrors; it raises ValueError for an invalid proxy variable.
         raise _by_hand(official, path, str(error)) from error
 
 
@@ -159,11 +159,11 @@ def _by_hand(official: OfficialFile, path: Path, why: str) -> PreflightError:
 def _require_md5(official: OfficialFile, path: Path, found: str) -> None:
     if found != official.md5:
         raise PreflightError(
-            f"{official.name} has md5 {found}, the official file has {official.md5}",
+            f"{official.name} has md5 {found}, expected {official.md5}",
             where=str(path),
             next_step=(
-                f"remove {path} if it is there and run: gputax models fetch {official.workload}; "
-                "a file of your own is used with --weights FILE"
+                f"remove {path} if it exists and run: gputax models fetch {official.workload}; "
+                "use your own file with --weights FILE"
             ),
         )
 

@@ -1,4 +1,4 @@
-"""Write a graph down node by node; parameters and constants are declared where they are used."""
+"""Build a graph node by node; parameters and constants are declared where they are used."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ class GraphWriter:
         return name
 
     def graph(self) -> Graph:
-        """Return what was written."""
+        """Return the graph."""
         return Graph(tuple(self._nodes), tuple(self._constants.values()), tuple(self._parameters.values()))

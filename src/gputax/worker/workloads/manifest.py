@@ -1,4 +1,4 @@
-"""The manifest beside each model: which files it is made of, and the size and sha256 that each must have."""
+"""The manifest of each model: its files, with the size and sha256 that each must have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class PinnedFile:
-    """One file as it was when it was written or fetched."""
+    """One file, as written or fetched."""
 
     name: str
     bytes: int
@@ -22,7 +22,7 @@ class PinnedFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one model is; its first file is the ONNX graph."""
+    """The description of one model; its first file is the ONNX graph."""
 
     workload: str
     precision: str
@@ -33,25 +33,25 @@ class Manifest:
     graph_version: str = ""
     parameters: int | None = None
     origin: str = ""
-    """Where an official file comes from."""
+    """Origin of an official file."""
     format: int = _FORMAT
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model that is on disk as its manifest says."""
+    """A model on disk that matches its manifest."""
 
     workload: str
     precision: str
     source: str
     path: Path
     sha256: str
-    """Of the ONNX file, which itself names the sha256 of seeded weights: it stands for the whole model."""
+    """sha256 of the ONNX file, which contains the sha256 of seeded weights, so it identifies the whole model."""
     bytes: int
     parameters: int | None = None
     seed: int | None = None
     notes: tuple[str, ...] = ()
-    """What was done that the user should know: built, rebuilt and why, waited for, fetched."""
+    """Actions to report to the user: built, rebuilt and why, waited for, fetched."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data for `--json` and results."""
@@ -59,7 +59,7 @@ class ModelFile:
 
 
 def manifest_path(model: Path) -> Path:
-    """Return where the manifest of an ONNX file lies."""
+    """Return the path of the manifest of an ONNX file."""
     return model.with_suffix(".manifest.json")
 
 
@@ -69,7 +69,7 @@ def model_path(manifest: Path) -> Path:
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """Return the manifest, or None where there is none that can be read."""
+    """Return the manifest, or None if it is missing or unreadable."""
     try:
         data = json.loads(path.read_text())
         files = tuple(PinnedFile(**file) for file in data.pop("files"))
@@ -80,14 +80,14 @@ def read_manifest(path: Path) -> Manifest | None:
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Write the manifest whole or not at all."""
+    """Write the manifest atomically."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(asdict(manifest), indent=2) + "\n")
     partial.replace(path)
 
 
 def damage(manifest: Manifest, folder: Path, *, hashes: bool = True) -> str:
-    """Return what is wrong with the model's files, or nothing; without hashes only sizes are looked at."""
+    """Return what is wrong with the model's files, or nothing; without hashes only sizes are checked."""
     for pinned in manifest.files:
         path = folder / pinned.name
         try:
@@ -117,6 +117,6 @@ def described(manifest: Manifest, model: Path, notes: tuple[str, ...] = ()) -> M
 
 
 def file_sha256(path: Path) -> str:
-    """Return the file's sha256, read in pieces."""
+    """Return the file's sha256, read in chunks."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Where model files live, who may write them now, and what to say when the disk refuses."""
+"""The folder of model files: its path, its locks and its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TypeAlias
 from gputax.errors import PreflightError
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""(bytes done, bytes in all; 0 where that is unknown)."""
+"""(bytes done, bytes in all; 0 if unknown)."""
 
 ENVIRONMENT_VARIABLE = "GPUTAX_MODELS"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -38,7 +38,7 @@ def models_folder() -> Path:
 
 @contextmanager
 def locked(model: Path, *, exclusive: bool) -> Iterator[float]:
-    """Hold the model's lock (readers share it) and give the seconds waited for it."""
+    """Hold the model's lock (shared by readers) and yield the seconds waited for it."""
     descriptor = _open_lock(model.with_suffix(".lock"), create=exclusive)
     started = time.monotonic()
     try:
@@ -51,7 +51,7 @@ def locked(model: Path, *, exclusive: bool) -> Iterator[float]:
 
 
 def _open_lock(path: Path, *, create: bool) -> int:
-    """Open the lock file; -1 where a reader finds none, as on a read-only mount, where no one can build."""
+    """Open the lock file; -1 if a reader finds none, as on a read-only mount."""
     if create:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def _flock(descriptor: int, folder: Path, kind: int) -> None:
 
 
 def require_space(folder: Path, needed: int) -> None:
-    """Say so now, and not after a gigabyte, if the files cannot fit."""
+    """Fail early if the files cannot fit, instead of after a gigabyte."""
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise PreflightError(
@@ -87,7 +87,7 @@ def require_space(folder: Path, needed: int) -> None:
 
 
 def storage_error(error: OSError, folder: Path, needed: int = 0) -> PreflightError:
-    """Return what the system said about a file as an error that tells the next step."""
+    """Return an OS error about a file as an error with a next step."""
     if error.errno in _FULL:
         what = f"the disk is full or a limit on file size was reached ({error.strerror})"
     else:

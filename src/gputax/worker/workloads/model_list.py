@@ -1,4 +1,4 @@
-"""What is in the model store, and what could be."""
+"""The models in the store, and those that could be there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ListedModel:
 
 
 def list_models(*, verify: bool = False) -> tuple[ListedModel, ...]:
-    """Return every model found and every default one that is missing; `verify` reads each file whole."""
+    """Return every model found and every default one that is missing; `verify` reads each file completely."""
     return tuple(model for name in WORKLOADS for model in _of_workload(name, verify))
 
 

@@ -1,4 +1,4 @@
-"""Write a workload as an ONNX file and a file of weights beside it, one tensor in memory at a time."""
+"""Write a workload as an ONNX file and a separate file of weights, one tensor in memory at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gputax.worker.workloads.workload import (
     Workload,
 )
 
-# The oldest IR that carries opset 17: older engines can read the file.
+# The oldest IR that supports opset 17: older engines can read the file.
 _IR_VERSION = 8
 # Engines map the weights into memory page by page; a tensor must start on a page for that.
 _PAGE = 4096
@@ -37,7 +37,7 @@ _ONNX_TYPES: dict[str, int] = {
 
 @dataclass(frozen=True)
 class Written:
-    """One file as it was written."""
+    """One written file."""
 
     bytes: int
     sha256: str
@@ -73,7 +73,7 @@ def write_weights(
 
 
 def write_graph(workload: Workload, precision: str, path: Path, weights_name: str, weights: Written) -> Written:
-    """Write the graph, which refers to the weights by file name and names their sha256."""
+    """Write the graph, which refers to the weights by file name and contains their sha256."""
     data = onnx_model(workload, precision, weights_name, weights.sha256).SerializeToString(deterministic=True)
     path.write_bytes(data)
     return Written(len(data), hashlib.sha256(data).hexdigest())
@@ -96,7 +96,7 @@ def onnx_model(workload: Workload, precision: str, weights_name: str, weights_sh
         producer_name="gputax",
         producer_version=workload.graph_version,
     )
-    # So the graph's own sha256 stands for both files.
+    # So the graph's sha256 identifies both files.
     helper.set_model_props(model, {"weights_sha256": weights_sha256})
     return model
 

@@ -1,4 +1,4 @@
-"""Read what an ONNX file says of itself (inputs, outputs, other files) without reading its weights."""
+"""Read the header of an ONNX file (inputs, outputs, other files) without reading its weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnx import TensorProto
 from gputax.errors import PreflightError
 
 # Field numbers of onnx.proto. onnx.load reads weights that are inside the file, as in MLPerf's BERT: 1.34 GB
-# took 2.9 s and 2.6 GB of memory; walking past them takes 0.03 s and no memory.
+# took 2.9 s and 2.6 GB of memory; skipping them takes 0.03 s and no memory.
 _MODEL_GRAPH, _MODEL_OPSETS = 7, 8
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT = 1, 5, 11, 12
 _TENSOR_NAME, _TENSOR_EXTERNAL_DATA = 8, 13
@@ -27,14 +27,14 @@ class HeaderTensor:
 
     name: str
     dtype: str
-    """numpy's name, such as float32, or ONNX's where numpy has none."""
+    """numpy's name, such as float32, or ONNX's if numpy has none."""
     shape: tuple[int | str, ...] | None
-    """Numbers are fixed, names are free; None where the file does not say."""
+    """Numbers are fixed, names are free; None if the file does not say."""
 
 
 @dataclass(frozen=True)
 class OnnxHeader:
-    """What an ONNX file says of itself."""
+    """The header of an ONNX file."""
 
     inputs: tuple[HeaderTensor, ...]
     outputs: tuple[HeaderTensor, ...]
@@ -44,11 +44,11 @@ class OnnxHeader:
 
 
 class _Malformed(Exception):
-    """The bytes are no protobuf message, or end too early."""
+    """The bytes are not a protobuf message, or end too early."""
 
 
 def read_onnx_header(path: Path) -> OnnxHeader:
-    """Read the header, or say why the file is no usable ONNX file."""
+    """Read the header, or say why the file is not usable."""
     try:
         with path.open("rb") as file:
             return _header(file, os.fstat(file.fileno()).st_size)
@@ -75,7 +75,7 @@ def _header(file: BinaryIO, size: int) -> OnnxHeader:
         elif number == _MODEL_OPSETS:
             opsets.append(_parsed(onnx.OperatorSetIdProto, file, start, end))
     if graph is None:
-        raise _Malformed("it holds no graph")
+        raise _Malformed("it has no graph")
     inputs, outputs, initializers, external, node_count = [], [], set(), set(), 0
     file.seek(graph[0])
     for number, start, end in _fields(file, graph[1]):
@@ -98,7 +98,7 @@ def _header(file: BinaryIO, size: int) -> OnnxHeader:
         raise _Malformed(f"its graph has {node_count} nodes, {len(inputs)} inputs, {len(outputs)} outputs")
     versions = [opset.version for opset in opsets if opset.domain in ("", "ai.onnx")]
     if not versions:
-        raise _Malformed("it names no opset")
+        raise _Malformed("it has no opset")
     return OnnxHeader(
         # Files of IR version 3 list their weights among the inputs.
         tuple(tensor for tensor in inputs if tensor.name not in initializers),
@@ -111,7 +111,7 @@ def _header(file: BinaryIO, size: int) -> OnnxHeader:
 
 def _tensor(info: Any) -> HeaderTensor:
     tensor = info.type.tensor_type
-    if not isinstance(info.name, str):  # protobuf gives bytes where a name is no UTF-8
+    if not isinstance(info.name, str):  # protobuf gives bytes if a name is not UTF-8
         raise _Malformed(f"a tensor has the name {info.name!r}")
     shape: tuple[int | str, ...] | None = None
     if tensor.HasField("shape"):
@@ -135,7 +135,7 @@ def _fields(file: BinaryIO, end: int) -> Iterator[tuple[int, int, int]]:
         tag = _varint(file, end)
         number, wire = tag >> 3, tag & 7
         if number == 0:
-            raise _Malformed(f"byte {position} starts no field")
+            raise _Malformed(f"byte {position} does not start a field")
         if wire == _VARINT:
             _varint(file, end)
             continue
@@ -165,8 +165,8 @@ def _varint(file: BinaryIO, end: int) -> int:
 def _parsed(kind: Any, file: BinaryIO, start: int, end: int) -> Any:
     try:
         return kind.FromString(_read(file, start, end))
-    except Exception as error:  # protobuf's DecodeError, whose module onnx does not promise
-        raise _Malformed(f"bytes {start} to {end} are no {kind.__name__}") from error
+    except Exception as error:  # protobuf's DecodeError, whose module onnx does not document
+        raise _Malformed(f"bytes {start} to {end} are not a {kind.__name__}") from error
 
 
 def _read(file: BinaryIO, start: int, end: int) -> bytes:

@@ -12,10 +12,10 @@ from gputax.worker.workloads.graph_writer import GraphWriter
 from gputax.worker.workloads.seeded import pixels
 from gputax.worker.workloads.workload import Array, TensorSpec, Workload
 
-# What the official preprocessing subtracts from R, G and B; there is no scaling, so inputs span about ±150.
+# Means that the official preprocessing subtracts from R, G and B; there is no scaling, so inputs span about ±150.
 CHANNEL_MEANS = (123.68, 116.78, 103.94)
 _EPSILON = 1e-5
-# The synthetic pixels have a standard deviation of 74; the seeded stem brings it to about 1.
+# The synthetic pixels have a standard deviation of 74; the seeded stem scales it to about 1.
 _STEM_GAIN = 1 / 74
 # A residual branch that adds its full variance 16 times over would leave logits in the hundreds.
 _BRANCH_GAIN = 0.25
@@ -71,7 +71,7 @@ def _convolution(
     norm_gain: float = 1.0,
 ) -> str:
     shape = (channels_out, channels_in, kernel, kernel)
-    # Half of what a ReLU passes on is zero, hence the 2 (He et al. 2015).
+    # Half of a ReLU's output is zero, hence the 2 (He et al. 2015).
     std = gain * math.sqrt(2 / (channels_in * kernel * kernel))
     weight = graph.parameter(f"{name}.convolution.weight", shape, std=std)
     x = graph.node(
@@ -110,7 +110,7 @@ def _bottleneck(graph: GraphWriter, x: str, name: str, channels_in: int, channel
 
 
 def _draw_inputs(size: ResNetSize, count: int, seed: int) -> dict[str, Array]:
-    """Seeded images, preprocessed as the official ones are."""
+    """Seeded images, preprocessed like the official ones."""
     images = pixels(seed, count, size.image, size.image)
     images -= np.array(CHANNEL_MEANS, dtype=np.float32)[:, None, None]
     return {"pixel_values": images}

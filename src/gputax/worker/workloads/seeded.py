@@ -1,4 +1,4 @@
-"""Seeded numbers that are the same bytes on every machine, whatever the order in which they are asked for."""
+"""Seeded numbers that are the same bytes on every machine, whatever the order of the requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH_PER_STD = math.sqrt(12.0)
 
 
 def ticks(seed: int, key: str, count: int) -> npt.NDArray[np.uint16]:
-    """Return `count` uniform 16-bit integers that depend on seed and key alone."""
+    """Return `count` uniform 16-bit integers that depend only on seed and key."""
     # NumPy promises a stable stream for bit generators only, not for its distributions (NEP 19), and a normal
     # distribution goes through libm. Raw bits, 16 per number, keep the sha256 equal everywhere.
     digest = int.from_bytes(hashlib.sha256(key.encode()).digest()[:16], "little")

@@ -10,7 +10,7 @@ from gputax.worker.workloads.graph_writer import GraphWriter
 LAYER_NORM_EPSILON = 1e-12
 _BIAS_STD = 0.02
 # Without these two, the seeded BERT-Large gives all tokens of a sample the same logits (their spread was
-# 0.0005, with them 0.5): sharp attention tells tokens apart, and damped branches let each token keep its own.
+# 0.0005, with them 0.5): sharp attention distinguishes tokens, and damped branches preserve each token's own part.
 _QUERY_KEY_GAIN = 2.0
 _BRANCH_GAIN = 0.3
 
@@ -25,7 +25,7 @@ class LayerSize:
 
 
 def linear(graph: GraphWriter, x: str, name: str, width_in: int, width_out: int, gain: float = 1.0) -> str:
-    """Multiply by the weight and add the bias; 1/sqrt(width_in) keeps the scale of what comes in."""
+    """Multiply by the weight and add the bias; 1/sqrt(width_in) keeps the scale of the input."""
     std = gain / math.sqrt(width_in)
     weight = graph.parameter(f"{name}.weight", (width_out, width_in), std=std, transposed=True)
     bias = graph.parameter(f"{name}.bias", (width_out,), std=_BIAS_STD)
@@ -70,7 +70,7 @@ def self_attention(graph: GraphWriter, x: str, name: str, size: LayerSize, mask:
 
 
 def attention_output(graph: GraphWriter, x: str, name: str, size: LayerSize) -> str:
-    """Project what was attended to, ready to be added to the residual stream."""
+    """Project the attention output, ready to be added to the residual stream."""
     return linear(graph, x, f"{name}.attention.output.dense", size.hidden, size.hidden, _BRANCH_GAIN)
 
 

@@ -11,7 +11,7 @@ from gputax.worker.workloads.manifest import file_sha256
 from gputax.worker.workloads.onnx_header import HeaderTensor, OnnxHeader, read_onnx_header
 from gputax.worker.workloads.workload import TensorSpec, Workload
 
-# What an engine can convert our samples to without changing their meaning.
+# Types that an engine can convert our samples to without changing their meaning.
 _ACCEPTED_TYPES: dict[str, tuple[str, ...]] = {
     "float32": ("float32", "float16"),
     "int64": ("int64", "int32"),
@@ -40,14 +40,14 @@ class OutputBinding:
 
 @dataclass(frozen=True)
 class UserModel:
-    """A user's ONNX file that fits the workload."""
+    """A user's ONNX file that matches the workload."""
 
     path: Path
     inputs: tuple[InputBinding, ...]
     outputs: tuple[OutputBinding, ...]
     all_outputs: tuple[str, ...]
     fixed_batch: int | None
-    """The only batch size that the file takes, or None where the batch axis is free."""
+    """The only batch size that the file takes, or None if the batch axis is free."""
     opset: int
     files: tuple[Path, ...]
     """The file itself, and its external data."""
@@ -61,7 +61,7 @@ def describe_user_model(path: Path, workload: Workload) -> UserModel:
     missing = [file for file in files if not file.is_file()]
     if missing:
         raise PreflightError(
-            f"the weights refer to {missing[0].name}, which is not there",
+            f"the weights refer to {missing[0].name}, which does not exist",
             where=str(path),
             next_step=f"put {missing[0].name} into {path.parent}",
         )
@@ -97,7 +97,7 @@ def user_model_sha256(model: UserModel) -> str:
 
 
 def _outputs(path: Path, workload: Workload, header: OnnxHeader) -> tuple[OutputBinding, ...]:
-    """Bind by name first; what is left, by shape and in order."""
+    """Bind by name first; the rest by shape and in order."""
     by_name = {spec.name: _named(spec, header.outputs, alone=False) for spec in workload.outputs}
     free = [tensor for tensor in header.outputs if tensor not in by_name.values()]
     bindings = []
@@ -113,7 +113,7 @@ def _outputs(path: Path, workload: Workload, header: OnnxHeader) -> tuple[Output
 
 
 def _named(spec: TensorSpec, tensors: tuple[HeaderTensor, ...], *, alone: bool) -> HeaderTensor | None:
-    """Return the tensor with the spec's name or alias; the only one needs no name."""
+    """Return the tensor with the spec's name or alias; a single one needs no name."""
     if alone:
         return tensors[0]
     names = (spec.name, *spec.aliases)
@@ -122,7 +122,7 @@ def _named(spec: TensorSpec, tensors: tuple[HeaderTensor, ...], *, alone: bool) 
 
 
 def _layout(spec: TensorSpec, tensor: HeaderTensor, layouts: tuple[str, ...] = ("NCHW", "NHWC")) -> str | None:
-    """Return the layout in which the shapes fit ("" where there is but one), or None."""
+    """Return the layout in which the shapes fit ("" if there is only one), or None."""
     if tensor.shape is None:
         return "NCHW" if len(spec.shape) == 3 and "NCHW" in layouts else ""
     own = tensor.shape[1:]
@@ -151,7 +151,7 @@ def _incompatible(path: Path, workload: Workload, header: OnnxHeader) -> Preflig
         )
 
     return PreflightError(
-        f"the file does not fit {workload.name}: it takes {found(header.inputs)} and gives "
+        f"the file does not match {workload.name}: it has inputs {found(header.inputs)} and outputs "
         f"{found(header.outputs)}; expected {wanted(workload.inputs)} and {wanted(workload.outputs)}",
         where=str(path),
         next_step="export the model with these inputs and outputs, or choose the workload that it belongs to",

@@ -1,4 +1,4 @@
-"""The store of seeded models: built once, checked by sha256 at every use, rebuilt aloud when damaged."""
+"""The store of seeded models: built once, checked by sha256 at every use, rebuilt with a note when damaged."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gputax.worker.workloads.seeded import parameter_values
 from gputax.worker.workloads.workload import Workload
 
 DEFAULT_SEED = 7
-# Room for the graph and the manifest beside the weights; BERT-Large's graph has 0.2 MB.
+# Space for the graph and the manifest next to the weights; BERT-Large's graph has 0.2 MB.
 _GRAPH_ROOM = 1_000_000
 
 
 def seeded_path(workload: str, precision: str, seed: int) -> Path:
-    """Return where the seeded model lies or would lie."""
+    """Return the path of the seeded model, whether it exists or not."""
     return models_folder() / workload / f"{precision}-seed{seed}.onnx"
 
 
@@ -34,7 +34,7 @@ def ensure(
     seed: int = DEFAULT_SEED,
     progress: Progress | None = None,
 ) -> ModelFile:
-    """Return the seeded model, verified; build it where it is missing or damaged, and say so in its notes."""
+    """Return the seeded model, verified; build it if it is missing or damaged, and add a note."""
     path = seeded_path(workload.name, precision, seed)
     with locked(path, exclusive=False):
         manifest, fault = _checked(workload, path)
@@ -55,7 +55,7 @@ def build(
     seed: int = DEFAULT_SEED,
     progress: Progress | None = None,
 ) -> ModelFile:
-    """Write the seeded model anew, whatever is there."""
+    """Write the seeded model again, even if it exists."""
     with locked(seeded_path(workload.name, precision, seed), exclusive=True):
         return _write(workload, precision, seed, progress, "")
 
@@ -77,7 +77,7 @@ def _write(workload: Workload, precision: str, seed: int, progress: Progress | N
 
     path = seeded_path(workload.name, precision, seed)
     weights_path = path.with_suffix(".weights")
-    # The lock is ours, so these names are too: what a killed process left behind is overwritten.
+    # The lock is ours, so these names are too: leftovers of a killed process are overwritten.
     partial, weights_partial = (file.with_name(file.name + ".partial") for file in (path, weights_path))
     needed = weights_bytes(workload, precision) + _GRAPH_ROOM
     try:

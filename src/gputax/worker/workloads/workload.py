@@ -29,7 +29,7 @@ class TensorSpec:
     shape: tuple[int, ...]
     dtype: str = "float32"
     aliases: tuple[str, ...] = ()
-    """Names under which other people's files know the same tensor."""
+    """Names of the same tensor in other people's files."""
 
     def dtype_in(self, precision: str) -> str:
         """Return the type in that precision; identifiers and masks stay int64."""
@@ -45,18 +45,18 @@ class Parameter:
     std: float
     mean: float = 0.0
     transposed: bool = False
-    """The graph wants [in, out] for MatMul where the library keeps [out, in]."""
+    """The graph uses [in, out] for MatMul while the library stores [out, in]."""
     is_buffer: bool = False
     """A running statistic, which the library does not count as a parameter."""
 
     @property
     def size(self) -> int:
-        """How many numbers it holds."""
+        """The number of values."""
         return math.prod(self.shape)
 
     @property
     def graph_shape(self) -> tuple[int, ...]:
-        """The shape as the graph holds it."""
+        """The shape in the graph."""
         return self.shape[::-1] if self.transposed else self.shape
 
 
@@ -80,7 +80,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Graph:
-    """The operations in order, and all that they read besides the inputs."""
+    """The operations in order, and everything they read besides the inputs."""
 
     nodes: tuple[Node, ...]
     constants: tuple[Constant, ...]
@@ -110,7 +110,7 @@ class Workload:
 
     @property
     def graph_version(self) -> str:
-        """A digest of all that shapes the file besides the seed: no one can forget to raise it."""
+        """A digest of everything that determines the file besides the seed, so it needs no manual update."""
         described = repr((SEEDING, OPSET, self.inputs, self.outputs, self.graph))
         return hashlib.sha256(described.encode()).hexdigest()[:12]
 

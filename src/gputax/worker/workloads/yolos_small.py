@@ -52,7 +52,7 @@ def yolos(name: str, size: YolosSize) -> Workload:
     graph = GraphWriter()
     layer_size = LayerSize(size.hidden, size.heads, size.intermediate)
     hidden = _embeddings(graph, size)
-    # At the native resolution the library's interpolation of position tables is the identity: none is here.
+    # At the native resolution the library's interpolation of position tables is the identity, so it is omitted.
     middle = graph.parameter(
         "vit.encoder.interpolation.mid_position_embeddings",
         (size.layers - 1, 1, size.tokens, size.hidden),

@@ -27,16 +27,16 @@ def test_every_format_is_registered() -> None:
         (b" \n\t\n", "the file is empty"),
         (b"\x7fELF\x00\x01\x02", "a binary file"),
         ("Throughput: 5 ops/s".encode("utf-16"), "a binary file"),
-        (b"{", "JSON that breaks"),
-        (b'{"schema_version": 1, "environ', "JSON that breaks"),
-        (b'{"a": 1}\n{"b": 2}', "JSON that breaks"),
-        (b'{"hello": "world"}', "no results that we know"),
+        (b"{", "invalid JSON"),
+        (b'{"schema_version": 1, "environ', "invalid JSON"),
+        (b'{"a": 1}\n{"b": 2}', "invalid JSON"),
+        (b'{"hello": "world"}', "no results in a known format"),
         (b'{"schema_version": 99}', "newer gputax"),
         (b'{"schema_version": "one"}', "not a run record"),
         (b'{"schema_version": 1, "kind": "duet", "sides": []}', "this is a comparison"),
-        (b'{"a":' * 200_000, "nested without end"),
-        (b"\xff\xfe\xfd garbage", "nothing here that we know how to read"),
-        (b"[]", "nothing here that we know how to read"),
+        (b'{"a":' * 200_000, "nested too deeply"),
+        (b"\xff\xfe\xfd garbage", "no known metric in this text"),
+        (b"[]", "no known metric in this text"),
     ],
 )
 def test_a_file_that_is_no_result(tmp_path: Path, content: bytes, complaint: str) -> None:
@@ -56,9 +56,9 @@ def test_a_directory_with_a_broken_record(tmp_path: Path, content: str) -> None:
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="there is nothing here"):
+    with pytest.raises(ResultsError, match="no such file or directory"):
         read_source(tmp_path / "nowhere")
-    with pytest.raises(ResultsError, match="no results that we know") as raised:
+    with pytest.raises(ResultsError, match="no results in a known format") as raised:
         read_source(tmp_path)
     assert "benchmark_results.json" in raised.value.next_step
 
@@ -81,7 +81,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
 def test_an_endless_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, "LARGEST_BYTES", 10)
     (tmp_path / "x").write_text("p99: 3 ms and more")
-    with pytest.raises(ResultsError, match="no result file"):
+    with pytest.raises(ResultsError, match="not a result file"):
         read_source(tmp_path / "x")
 
 
@@ -118,6 +118,6 @@ def test_a_log_that_begins_with_json_lines_is_still_a_log(tmp_path: Path) -> Non
 
 def test_a_duets_directory_is_sent_to_the_report(tmp_path: Path) -> None:
     (tmp_path / "comparison.json").write_text("{}")
-    with pytest.raises(ResultsError, match="no results that we know") as raised:
+    with pytest.raises(ResultsError, match="no results in a known format") as raised:
         read_source(tmp_path)
     assert "`gputax report` shows it" in raised.value.next_step

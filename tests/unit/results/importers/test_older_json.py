@@ -69,7 +69,7 @@ def test_a_bad_number_is_left_out_and_said_so(tmp_path: Path, value: str) -> Non
     (tmp_path / "benchmark_results.json").write_text(text)
     server = read_source(tmp_path).cells[1]
     assert dict(server.metrics) == {"latency_p90": 25.0}
-    assert "left out: latency_p99 is" in server.notices[0].text
+    assert "skipped: latency_p99 is" in server.notices[0].text
 
 
 def test_the_same_thing_twice_must_be_the_same(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_the_same_thing_twice_must_be_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entries", [[], [3, None], [{"scenario": "offline"}], [{"latency_p99_ms": None}]])
 def test_nothing_to_compare_is_an_error(tmp_path: Path, entries: list[Any]) -> None:
-    with pytest.raises(ResultsError, match="no benchmark here has a number"):
+    with pytest.raises(ResultsError, match="no benchmark in this file has a known metric"):
         read_source(written(tmp_path / "x", {"benchmarks": entries}))
 
 

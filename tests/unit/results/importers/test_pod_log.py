@@ -72,7 +72,7 @@ def test_of_several_blocks_the_last_counts(tmp_path: Path, record: Record) -> No
 def test_a_block_cut_short_is_a_clear_error(tmp_path: Path, block: str) -> None:
     path = tmp_path / "x.log"
     path.write_text("hello\n" + block[:-40])
-    with pytest.raises(ResultsError, match="cut short: it begins in line 2 and never ends") as raised:
+    with pytest.raises(ResultsError, match="truncated: it starts in line 2 and has no end") as raised:
         read_source(path)
     assert "after the pod has ended" in raised.value.next_step
 
@@ -80,13 +80,13 @@ def test_a_block_cut_short_is_a_clear_error(tmp_path: Path, block: str) -> None:
 def test_a_later_block_that_is_cut_short_does_not_hide_behind_an_earlier_one(tmp_path: Path, block: str) -> None:
     path = tmp_path / "x.log"
     path.write_text(block + block[: len(block) // 2])
-    with pytest.raises(ResultsError, match="cut short"):
+    with pytest.raises(ResultsError, match="truncated"):
         read_source(path)
 
 
 def test_foreign_lines_inside_a_block_are_an_error(block: str) -> None:
     lines = block.splitlines()
-    with pytest.raises(ResultsError, match="JSON that breaks"):
+    with pytest.raises(ResultsError, match="invalid JSON"):
         read_block("\n".join([*lines[:5], "WARNING: something", *lines[5:]]), "log")
 
 

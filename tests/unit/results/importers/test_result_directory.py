@@ -133,7 +133,7 @@ def test_a_layer_without_evidence_is_not_valid(
 def test_a_number_that_is_none_is_left_out(make_run: MakeRun, value: float) -> None:
     cell = read_source(make_run(benchmark={"latency_p50_ms": value})).cells[0]
     assert "latency_p50" not in cell.metrics
-    assert "left out: latency_p50 is" in cell.notices[0].text
+    assert "skipped: latency_p50 is" in cell.notices[0].text
 
 
 def test_a_record_names_no_file_outside_of_its_directory(make_run: MakeRun, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_record_names_no_file_outside_of_its_directory(make_run: MakeRun, tmp_
     ("columns", "complaint"),
     [
         ({"start_ns": np.array([1])}, "no column end_ns"),
-        ({**STREAM, "end_ns": np.array([1.5, 2.5, np.nan])}, "holes or no whole numbers"),
+        ({**STREAM, "end_ns": np.array([1.5, 2.5, np.nan])}, "missing or non-integer values"),
         ({name: values[:0] for name, values in STREAM.items()}, "has no rows"),
     ],
 )

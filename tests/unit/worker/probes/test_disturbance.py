@@ -138,7 +138,7 @@ TEXTS: dict[str, tuple[dict[str, list[Any]], str]] = {
     "busy-neighbours": (
         {"others_ms": [0, 0, 3470.0]},
         "Other processes used 35 % of one core on this worker's CPUs (limit 10 %): they take cache and CPU time"
-        " from what is measured.",
+        " from the measurement.",
     ),
     "cpu-throttled": (
         {"throttled_ms": [0, 10.0, 250.0], "throttled_periods": [0, 1, 5]},
@@ -147,18 +147,18 @@ TEXTS: dict[str, tuple[dict[str, list[Any]], str]] = {
     ),
     "clock-jump": (
         {"wall_minus_monotonic_ns": [0, 60 * MS, 60 * MS]},
-        "The wall clock jumped by +60 ms during the run: LoadGen takes its latencies from it and is wrong by as"
-        " much; gputax's own timestamps are monotonic and are not.",
+        "The wall clock jumped by +60 ms during the run: LoadGen takes its latencies from it and is wrong by that"
+        " amount; gputax's own timestamps are monotonic and are not affected.",
     ),
     "gpu-clock-drop": (
         {"sm_clock_mhz": [1400, 1400, 1260]},
         "The GPU's clock fell by 10 % during the run, from 1400 to 1260 MHz (limit 5 %): early and late samples"
-        " are not of the same device.",
+        " are not comparable.",
     ),
     "gpu-shared": (
         {"foreign_gpu_processes": [1, 2, 2], "foreign_gpu_pid": [41, 42, 42]},
-        "2 other process(es) had the GPU open during the run (pid 41): their work and memory are part of what"
-        " was measured.",
+        "2 other process(es) had the GPU open during the run (pid 41): their work and memory are part of the"
+        " measurement.",
     ),
     "affinity-changed": (
         {"affinity_changed": [0, 1, 1], "allowed_cpus": [8, 6, 4]},

@@ -197,7 +197,7 @@ def test_the_first_device_that_cuda_sees(variable: str | None, device: str | Non
 
 def test_a_device_is_opened_by_uuid_or_refused(nvml: Any) -> None:
     sampler(device="GPU-5f3c8a7e-0000-1111-2222-333344445555")
-    assert NvmlSampler.open(device="3") == NvmlAbsence("NotFound", "NVML knows no GPU 3")
+    assert NvmlSampler.open(device="3") == NvmlAbsence("NotFound", "NVML has no GPU 3")
     assert nvml.opened == 1
 
 

@@ -156,7 +156,7 @@ def test_two_tenants_live_in_one_process() -> None:
 def test_a_taken_port_is_told_with_the_next_step(server: MetricsServer) -> None:
     with pytest.raises(PreflightError) as refused:
         MetricsServer(TenantMetrics(Tally()), "127.0.0.1", server.port)
-    assert f"taken: {server.port}" in refused.value.what
+    assert f"in use: {server.port}" in refused.value.what
     assert "--port" in refused.value.next_step
 
 
@@ -213,7 +213,7 @@ def test_a_client_that_goes_away_is_no_news(server: MetricsServer, capfd: pytest
 
 @pytest.mark.parametrize("text", ["abc", "-1", "70000", "80 00"])
 def test_a_variable_that_is_no_port_is_refused(metrics: TenantMetrics, text: str) -> None:
-    with pytest.raises(PreflightError, match="is no port"):
+    with pytest.raises(PreflightError, match="is not a port"):
         server_from_variables(metrics, {"GPUTAX_METRICS_PORT": text})
 
 

@@ -92,8 +92,8 @@ def test_other_colour_modes_become_rgb(folder: Path, mode: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "names no image"),
-        ("\n  \n", "names no image"),
+        ("", "has no images"),
+        ("\n  \n", "has no images"),
         ("val/1.png\n", "line 1"),
         ("val/1.png 3\nval/2.png three\n", "line 2"),
         ("val/1.png -1\n", "line 1"),
@@ -111,7 +111,7 @@ def test_what_is_missing_is_named(folder: Path) -> None:
         load_dataset("resnet50", folder / "nowhere", 1)
     assert caught.value.where == str(folder / "nowhere")
     (folder / "val" / "2.png").unlink()
-    with pytest.raises(PreflightError, match="not there") as caught:
+    with pytest.raises(PreflightError, match="does not exist") as caught:
         load_dataset("resnet50", folder, 3)
     assert caught.value.where == str(folder / "val" / "2.png")
     (folder / "val_map.txt").unlink()

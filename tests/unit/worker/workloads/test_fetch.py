@@ -76,7 +76,7 @@ def test_a_second_fetch_needs_no_network(official: OfficialFile) -> None:
     fetch_file(official, fetching._open_url)
     again = fetch_file(official, _no_network)
     assert again.sha256 == SHA256
-    assert "was there already" in again.notes[0]
+    assert "was already there" in again.notes[0]
 
 
 def test_a_damaged_file_is_fetched_again(official: OfficialFile) -> None:
@@ -128,7 +128,7 @@ def test_a_wrong_file_put_there_by_hand_is_kept_and_refused(official: OfficialFi
 
 @pytest.mark.parametrize(
     ("page", "said"),
-    [("other", "has md5"), ("half", "the connection ended after"), ("gone", "404")],
+    [("other", "has md5"), ("half", "the connection closed after"), ("gone", "404")],
 )
 def test_a_bad_download_leaves_nothing(official: OfficialFile, models: Path, page: str, said: str) -> None:
     bad = replace(official, url=official.url.replace("/file", f"/{page}"))

@@ -136,7 +136,7 @@ def test_a_file_that_does_not_fit_resnet50(tmp_path: Path, inputs: list[Declared
         describe_user_model(path, load_workload("resnet50"))
     assert caught.value.exit_code == 3
     assert caught.value.where == str(path)
-    assert "it takes x " in caught.value.what
+    assert "it has inputs x " in caught.value.what
     assert "expected pixel_values float32 [batch, 3, 224, 224] and logits" in caught.value.what
 
 
@@ -170,7 +170,7 @@ def test_inputs_that_fix_different_batches(tmp_path: Path) -> None:
         [(name, INT64, [size, 384]) for size, name in enumerate(names, 1)],
         [("start_logits", FLOAT, ["N", 384]), ("end_logits", FLOAT, ["N", 384])],
     )
-    with pytest.raises(PreflightError, match="does not fit"):
+    with pytest.raises(PreflightError, match="does not match"):
         describe_user_model(path, load_workload("bert-large"))
 
 
@@ -181,7 +181,7 @@ def test_a_bert_without_the_right_outputs(tmp_path: Path) -> None:
         [(name, INT64, ["N", 384]) for name in names],
         [("last_hidden_state", FLOAT, ["N", 384, 1024])],
     )
-    with pytest.raises(PreflightError, match="gives last_hidden_state"):
+    with pytest.raises(PreflightError, match="outputs last_hidden_state"):
         describe_user_model(path, load_workload("bert-large"))
 
 
@@ -234,7 +234,7 @@ def test_our_own_file_with_external_weights(resnet50_model: ModelFile, tmp_path:
     assert len(user_model_sha256(model)) == 64
     alone = tmp_path / "alone.onnx"
     alone.write_bytes(resnet50_model.path.read_bytes())
-    with pytest.raises(PreflightError, match=r"refer to fp32-seed7\.weights, which is not there"):
+    with pytest.raises(PreflightError, match=r"refer to fp32-seed7\.weights, which does not exist"):
         describe_user_model(alone, load_workload("resnet50"))
 
 
