@@ -69,7 +69,7 @@ CALLS: dict[str, Callable[..., Callable[[], object]]] = {
 
 
 def timed(call: Callable[[], object], seconds: float, dropped_runs: int) -> list[int]:
-    """Time calls for so many seconds, after some that are dropped."""
+    """Time calls for the given seconds, after some that are dropped."""
     for _ in range(dropped_runs):
         call()
     durations_ns = []

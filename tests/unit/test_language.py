@@ -17,13 +17,13 @@ KINDS = {".c", ".h", ".md", ".mk", ".py", ".sh", ".toml", ".yaml"}
 
 # Pattern -> (what to write instead, how many may be left).
 HABITS: dict[str, tuple[str, int]] = {
-    r"\bmend(s|ed|ing)?\b": ("fix", 2),
-    r"\baloud\b": ("with a warning", 1),
-    r"\banew\b": ("again, from scratch", 3),
-    r"(?<!there )\b(is|are) no (?!longer|more|less|fewer|later|earlier|other)[a-z]": ("is not a", 25),
-    r"\bso many (seconds|bytes|times)\b": ("N seconds", 1),
-    r"\b(brings?|brought) [^.\n]*\bhome\b": ("download, collect", 2),
-    r"\bnames nothing\b": ("is empty", 2),
+    r"\bmend(s|ed|ing)?\b": ("fix", 1),
+    r"\baloud\b": ("with a warning", 0),
+    r"\banew\b": ("again, from scratch", 0),
+    r"(?<!there )\b(is|are) no (?!longer|more|less|fewer|later|earlier|other)[a-z]": ("is not a", 0),
+    r"\bso many (seconds|bytes|times)\b": ("N seconds", 0),
+    r"\b(brings?|brought) [^.\n]*\bhome\b": ("download, collect", 0),
+    r"\bnames nothing\b": ("is empty", 0),
     r"\bwithout that it were\b": ("otherwise this would be", 0),
 }
 

@@ -1,4 +1,4 @@
-"""`gputax collect`: bring the Job's results home."""
+"""`gputax collect`: download the results of a deployment's Job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def collect(out: str, as_json: bool) -> None:
     The record comes from the result block at the end of the pod's log: a pod that has ended can be read, not entered.
     """
     from gputax.cli.deployments import opened
-    from gputax.deploy.collection import collect as bring_home
+    from gputax.deploy.collection import collect as download
     from gputax.deploy.job_watch import job_state
     from gputax.deploy.plan import CollectResults
 
@@ -33,7 +33,7 @@ def collect(out: str, as_json: bool) -> None:
                 where=f"Job {action.job}",
                 next_step="gputax status --watch, then gputax collect",
             )
-        found = bring_home(tools, deployment, action, deployment.state.run_id, plan.lost_log)
+        found = download(tools, deployment, action, deployment.state.run_id, plan.lost_log)
         deployment.event("collected", source=found.source)
     if as_json:
         data = {"record": str(found.record), "log": str(found.log), "from": found.source, "results": found.cells}

@@ -68,7 +68,7 @@ CURRENT_OPTIONS = ("context", "device_plugin", "price_per_hour")
 def deploy(
     context: click.Context, /, provider: str, out: str, dry_run: bool, rerun: bool, yes: bool, **chosen: Any
 ) -> None:
-    """Bring the benchmark to a cluster, run it there and bring its results home.
+    """Run the benchmark on a Kubernetes cluster and download the results.
 
     First the plan: every command, the price per hour and the expected total. After an interrupt or a failure the same
     command goes on from there. `gputax status` shows its state, `gputax destroy` deletes it.
@@ -192,7 +192,7 @@ def _show_dry_run(provider: str, choices: dict[str, Any], deployment: Deployment
 def _begin(
     provider: str, choices: dict[str, Any], deployment: Deployment, chosen: dict[str, Any], rerun: bool
 ) -> Plan | None:
-    """Make or find the state; None where the results are home already."""
+    """Make or find the state; None where the results were downloaded already."""
     from gputax.deploy.begin import begin_state
     from gputax.deploy.collection import at_home
     from gputax.deploy.providers.registry import plan_of
