@@ -9,6 +9,7 @@ from typing import Any
 
 from gputax.report.comparison_tables import not_judged
 from gputax.report.exporters.console_text import Screen, write_console
+from gputax.report.notices import UNPAIRED
 from gputax.report.story import report_on
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import ComparedMetric, Comparison, Side
@@ -42,7 +43,7 @@ def document(*metrics: ComparedMetric, **changes: Any) -> Comparison:
 
 def shown(comparison: Comparison) -> str:
     stream = io.StringIO()
-    write_console(report_on(comparison), stream, width=80)
+    write_console(report_on(comparison), stream, "screen", 80)
     Screen(stream, 80).notes(not_judged(comparison))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
@@ -110,6 +111,14 @@ def test_an_overhead_near_its_budget_is_not_rounded_onto_it() -> None:
     assert "+5.04 % (+3.10 to +12.00)" in text
     text = shown(document(metric("latency_mean", "fail", overhead_percent=7.0, ci95_percent=(4.996, 12.0))))
     assert "+7.000 % (+4.996 to +12.000)" in text
+
+
+def test_that_it_is_unpaired_is_said_once_below_the_table() -> None:
+    report = report_on(
+        document(metric("latency_mean", "pass"), warnings=(WarningRecord(code="unpaired", text="weak"),))
+    )
+    assert [fact.text for fact in report.facts] == [UNPAIRED]
+    assert not report.remarks
 
 
 def test_what_was_refused_does_not_look_as_if_it_had_decided() -> None:

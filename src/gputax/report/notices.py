@@ -115,6 +115,8 @@ def remarks_of(sources: Sources) -> tuple[Fact, ...]:
         faults += [(experiment.title, fact) for fact in (*_sharing_faults(record), *_sample_faults(shared.samples))]
         notices += [(experiment.title, warning.notice) for warning in record.warnings]
         notices += _tenant_notices(record)
+    if Fact(UNPAIRED) in facts_of(sources):
+        notices = [(place, notice) for place, notice in notices if notice.code != "unpaired"]
     return (*_placed_once(faults), *map(_short, remarks((place, _by_text(notice)) for place, notice in notices)))
 
 
