@@ -263,7 +263,7 @@ def test_results_are_never_overwritten(place: Path, compare: Compare, out: str) 
         (["a", "b", "--format", "pdf"], "Invalid value"),
         (["a", "b", "--suite", "quik"], "did you mean 'quick'"),
         (["a", "b", "--json", "--format", "html"], "contradict"),
-        (["a", "b", "--format", "html", "--out", "x.json"], "no name for html"),
+        (["a", "b", "--format", "html", "--out", "x.json"], "does not fit the format html"),
         (
             ["a", "b", "--out", "x.pdf"],
             "unknown kind of report '.pdf' known: .html, .md, .json, .txt",
