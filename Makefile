@@ -6,7 +6,7 @@ FAST := $(addprefix tests/,smoke unit golden contract simulation)
 SLOW := $(addprefix tests/,process docs native browser)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help run test test-all fuzz lint format-c e2e bench native test-torch pins generated manifests clean
+.PHONY: help run test test-all fuzz lint format-c e2e bench native test-torch pins generated schema manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
@@ -52,9 +52,12 @@ bench: $(VENV)/.installed-dev  ## measure the tool itself; writes results/bench.
 test-torch: .venv-torch/.installed-torch  ## compare the graphs with the transformers library (installs torch, 5 GB)
 	.venv-torch/bin/python -m pytest -m torch
 
-generated: $(VENV)/.installed-dev manifests  ## write the files that come from code: docs/*.schema.json, docs/warnings.md, kubernetes/
+generated: $(VENV)/.installed-dev manifests  ## write the files that come from code: schemas, warnings, variables, kubernetes/
 	$(BIN)/python -m gputax.results.schema docs
 	$(BIN)/python -m gputax.plan.notices > docs/warnings.md
+	$(BIN)/python -m gputax.plan.options > docs/variables.md
+
+schema: generated  ## the same as `make generated`, under its older name
 
 manifests: $(VENV)/.installed  ## regenerate the YAML files of kubernetes/ from the functions that make a run's pods
 	$(BIN)/python -m gputax.kubernetes.manifests kubernetes

@@ -133,7 +133,7 @@ CATALOGUE: dict[str, Kind] = {
         Kind(
             "no-evidence", "measurement", "layer not proven active",
             "There is no evidence that the layer was active during the measurement: the cell is INVALID.",
-            "Run `gputax doctor --env ENV`; the text names the missing evidence.",
+            "Run gputax doctor with the same --env; the text names the missing evidence.",
         ),
         Kind(
             "technique", "measurement", "sharing technique",
