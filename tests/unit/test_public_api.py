@@ -54,7 +54,7 @@ def test_functions_stay_reachable_after_the_packages_of_the_same_name_are_import
         assert callable(getattr(gputax, name))
     package: Any = gputax.report
     assert package.story.build_report
-    with pytest.raises(UsageError, match="nothing is asked for"):
+    with pytest.raises(UsageError, match="no target or rate is given"):
         gputax.advise("published:a100-nos")
 
 
@@ -71,7 +71,7 @@ def test_results_are_read_as_the_document_that_was_written(tmp_path: Path) -> No
 def test_two_results_in_one_place_are_refused(tmp_path: Path) -> None:
     for name in ("a", "b"):
         written(tmp_path / name)
-    with pytest.raises(ResultsError, match="2 results are here, not one"):
+    with pytest.raises(ResultsError, match="found 2 results, expected one"):
         gputax.read_results(tmp_path)
 
 

@@ -12,14 +12,17 @@ class Halt:
 
     def __init__(self) -> None:
         self.ordered = False
+        self._closed = False
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
 
     def order(self) -> None:
         """Request the stop; repeated calls have no effect."""
         self.ordered = True
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._write, b".")
+        # A late signal must not write into whatever file has taken the number of a closed pipe.
+        if not self._closed:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._write, b".")
 
     def wait(self, seconds: float) -> bool:
         """Wait up to this long for the request; returns whether it is set."""
@@ -32,6 +35,7 @@ class Halt:
         return self._read
 
     def close(self) -> None:
-        """Close the pipe."""
+        """Close the pipe; a later order is only remembered."""
+        self._closed = True
         os.close(self._read)
         os.close(self._write)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from contextlib import ExitStack
+from pathlib import Path
 
 from gputax.worker.halt import Halt
 
@@ -47,3 +49,14 @@ def test_it_may_be_ordered_more_often_than_a_pipe_holds() -> None:
         halt.order()
     assert halt.wait(0)
     halt.close()
+
+
+def test_an_order_after_the_end_writes_nowhere(tmp_path: Path) -> None:
+    halt = Halt()
+    halt.close()
+    with ExitStack() as files:  # one of them takes the number that the pipe had
+        opened = [files.enter_context((tmp_path / str(number)).open("wb")) for number in range(4)]
+        halt.order()
+        assert halt.ordered
+        assert {file.tell() for file in opened} == {0}
+    assert {path.stat().st_size for path in tmp_path.iterdir()} == {0}
