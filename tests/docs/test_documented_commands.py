@@ -90,7 +90,7 @@ def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", sorted({re.sub(r"\b[AB]\b", "bare", each) for each in documented("gputax")}))
 def test_gputax_commands_are_understood(command: str, gputax: Gputax, baseline: Path, tmp_path: Path) -> None:
     words = shlex.split(command)[1:]
-    if len(words) == 1 and words[0] in ("duet", "compare", "report", "exec", "proxy"):
+    if len(words) == 1 and words[0] in ("demo", "duet", "compare", "report", "exec", "proxy"):
         assert gputax(*words, "--help").returncode == 0
         return
     if words[0] == "run" and "--dry-run" not in words:
@@ -113,6 +113,7 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, baseline: 
         return
     if words[0] in ("compare", "report"):
         write_sharing(tmp_path / "results/share")
+        shutil.copytree(REPOSITORY / "docs/example", tmp_path / "docs/example")
         for name in ("baseline", "candidate"):
             shutil.copytree(baseline, tmp_path / "results" / name)
         done = gputax(*words)
