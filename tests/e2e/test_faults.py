@@ -71,7 +71,7 @@ def test_more_gpus_than_there_are_are_refused_with_the_schedulers_reason(
     words = ["doctor", "--env", "k8s", "--image", real_cluster.image, "--gpus", "9", "--json"]
     doctor = real_cluster.gputax(*words, cwd=tmp_path)
     assert doctor.returncode == 3, doctor.stdout
-    assert "asks for 9 GPUs" in doctor.stdout
+    assert "requests 9 GPUs" in doctor.stdout
 
 
 def test_a_wrong_image_name_is_told_in_the_kubelets_words(real_cluster: RealCluster, tmp_path: Path) -> None:
