@@ -4,41 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from gputax.kubernetes import manifests as kustomize
-from gputax.kubernetes.objects import Manifest, namespace
-from gputax.sharing.kubernetes import manifests as sharing
-from gputax.sharing.kubernetes.permissions import access_sharing
+from gputax.kubernetes.objects import Manifest
+from tests.builders.kustomizations import PLACES
 
 ROOT = Path(__file__).resolve().parents[3] / "kubernetes"
-
-
-def sharing_overlay(client: sharing.Client) -> list[Manifest]:
-    """Return what an overlay of kubernetes/sharing becomes."""
-    return [
-        namespace(hostpath=client.host_ipc),
-        *kustomize.access()[1:],
-        sharing.client_deployment(client),
-    ]
-
-
-PLACES: dict[str, Callable[[], list[Manifest]]] = {
-    "access": kustomize.access,
-    "access-sharing": access_sharing,
-    "base": kustomize.base,
-    "overlays/baseline": kustomize.baseline,
-    "overlays/gpu-proxy": kustomize.gpu_proxy,
-    "overlays/xen": kustomize.xen,
-    "sharing/base": lambda: [*kustomize.access(), sharing.client_base()],
-    **{f"sharing/overlays/{name}": partial(sharing_overlay, client) for name, client in sharing.CLIENTS.items()},
-}
 
 
 def by_name(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:

@@ -1,0 +1,32 @@
+"""What each kustomization of kubernetes/ must become, from the functions that make it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from gputax.kubernetes import manifests as kustomize
+from gputax.kubernetes.objects import Manifest, namespace
+from gputax.sharing.kubernetes import manifests as sharing
+from gputax.sharing.kubernetes.permissions import access_sharing
+
+
+def sharing_overlay(client: sharing.Client) -> list[Manifest]:
+    """Return what an overlay of kubernetes/sharing becomes."""
+    return [
+        namespace(hostpath=client.host_ipc),
+        *kustomize.access()[1:],
+        sharing.client_deployment(client),
+    ]
+
+
+PLACES: dict[str, Callable[[], list[Manifest]]] = {
+    "access": kustomize.access,
+    "access-sharing": access_sharing,
+    "base": kustomize.base,
+    "overlays/baseline": kustomize.baseline,
+    "overlays/gpu-proxy": kustomize.gpu_proxy,
+    "overlays/xen": kustomize.xen,
+    "sharing/base": lambda: [*kustomize.access(), sharing.client_base()],
+    **{f"sharing/overlays/{name}": partial(sharing_overlay, client) for name, client in sharing.CLIENTS.items()},
+}
