@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
@@ -24,7 +25,10 @@ from gputax.worker.scratch import VARIABLE
 POLL_S = 0.01
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
+# Signals reach only the main thread: here no interrupt can come between the fork and the note that there is a child.
+# For the kernel, the parent of a process is the thread that forked; this one lives as long as the coordinator.
 _STARTER = ThreadPoolExecutor(1, "starter")
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 class ChildProcess:
@@ -45,7 +49,7 @@ class ChildProcess:
     ) -> None:
         def start() -> subprocess.Popen[bytes]:
             # A new session, so that Ctrl-C reaches only the coordinator.
-            return subprocess.Popen(
+            child = subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -54,8 +58,15 @@ class ChildProcess:
                 env=environment,
                 preexec_fn=_end_with_parent if ends_with_parent else None,
             )
+            _running.add(child)
+            return child
 
-        self._popen = _started_for_good(start) if ends_with_parent else start()
+        starting = _STARTER.submit(start)
+        try:
+            self._popen = starting.result()
+        except BaseException:
+            starting.add_done_callback(_end_unowned)
+            raise
         self._on_end = on_end
         """Cleans up what was started for this process; called once, by the `wait` that sees it exit."""
         self._explain = explain
@@ -79,6 +90,8 @@ class ChildProcess:
             else:
                 if pid:
                     self._popen.returncode = os.waitstatus_to_exitcode(status)
+        if self._popen.returncode is not None:
+            _running.discard(self._popen)
         return self._popen.returncode
 
     def kill(self) -> None:
@@ -99,11 +112,24 @@ class ChildProcess:
         return code
 
 
-def _started_for_good(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-    """Start a process from a thread that never ends: for the kernel, the parent is the thread that forked."""
-    if threading.current_thread() is threading.main_thread():
-        return start()
-    return _STARTER.submit(start).result()
+def _end_unowned(starting: Future[subprocess.Popen[bytes]]) -> None:
+    """End a child whose owner was interrupted before it had it."""
+    if not starting.cancelled() and starting.exception() is None:
+        _end(starting.result())
+
+
+@atexit.register
+def _end_all() -> None:
+    """End what an interrupt left running: a child that was started and not yet in anybody's care."""
+    for child in tuple(_running):
+        _end(child)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        child.kill()
+        child.wait()
+    _running.discard(child)
 
 
 def _end_with_parent() -> None:
