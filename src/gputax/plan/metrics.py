@@ -8,6 +8,9 @@ from typing import Literal
 
 from gputax.plan.micro import MICRO
 
+Loss = Literal["time", "throughput"]
+LOSS_FORMULAS: dict[Loss, str] = {"time": "new/old - 1", "throughput": "throughput lost, 1 - new/old"}
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -31,6 +34,11 @@ class Metric:
     """The scenarios in which a duet takes it from all slots together: a tail."""
     headline: frozenset[str] = frozenset()
     """The scenarios that are summarised by it."""
+
+    @property
+    def loss(self) -> Loss:
+        """How an overhead on it counts: time added, or throughput lost as a share of the base's throughput."""
+        return "throughput" if self.better == "higher" else "time"
 
 
 STREAMS = frozenset({"single-stream", "multi-stream"})

@@ -8,6 +8,8 @@ from typing import Literal, Protocol
 Unit = Literal["%", "ms"]
 UNBOUNDED_PERCENT = (-100.0, math.inf)
 """The interval of an unknown positive ratio."""
+UNBOUNDED_LOST_PERCENT = (-math.inf, 100.0)
+"""The interval of an unknown loss of throughput."""
 
 
 class Estimate(Protocol):
@@ -33,6 +35,24 @@ def percent_of_log(log: float) -> float:
 def log_of_percent(percent: float) -> float:
     """Return ln(1 + percent/100)."""
     return math.log1p(percent / 100.0)
+
+
+def lost_percent_of_log(log: float) -> float:
+    """Return 100 (1 - new/old) of a throughput, from the log of the cost ratio ln(old/new); at most 100.
+
+    42,000 -> 39,900 samples/s is 5.0 % lost; the time per sample rises by 5.26 %.
+    """
+    return -100.0 * math.expm1(-log) if log > -700.0 else -math.inf
+
+
+def lost_percent_interval(log_bounds: tuple[float, float]) -> tuple[float, float]:
+    """Return bounds on the log of the cost ratio as percent of the throughput that is lost, in the same order."""
+    return lost_percent_of_log(log_bounds[0]), lost_percent_of_log(log_bounds[1])
+
+
+def log_of_lost_percent(percent: float) -> float:
+    """Return the log of the cost ratio at which this percentage of the throughput is lost; infinite from 100 on."""
+    return -math.log1p(-percent / 100.0) if percent < 100.0 else math.inf
 
 
 def percent_interval(log_bounds: tuple[float, float]) -> tuple[float, float]:
