@@ -39,6 +39,17 @@ class Observation:
     elapsed_s: float
 
 
+@dataclass(frozen=True)
+class SlotRun:
+    """One half of a pair: the counted runs, and what the worker's threads did during them."""
+
+    durations_ns: npt.NDArray[np.int64]
+    run_wait_ns: int | None
+    """How long its threads were ready to run and had no CPU, summed; None if the worker's kernel does not count it."""
+    cpu_ns: int | None
+    """The CPU time of all of its threads; None from a worker of an earlier version."""
+
+
 class WorkerSession:
     """One worker with one setup; loads can be applied until it is closed or dies."""
 
@@ -111,16 +122,20 @@ class WorkerSession:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WorkerError(f"malformed reply from the worker: {error!r}", where="measure") from error
 
-    def slot(self, batch: int, runs: int, first_run: int) -> npt.NDArray[np.int64]:
-        """Run one half of a pair and return the duration of each run in nanoseconds."""
+    def slot(self, batch: int, runs: int, first_run: int, dropped: int) -> SlotRun:
+        """Run one half of a pair: `runs` runs, of which the first `dropped` are not counted."""
         answer = self.connection.call(
             "measure",
-            slot={"batch": batch, "runs": runs, "first_run": first_run},
+            slot={"batch": batch, "runs": runs, "first_run": first_run, "dropped": dropped},
             stall_timeout_s=self._stall_timeout_s or FIRST_RUN_STALL_S,
         )
         try:
-            return decode_array(answer["columns"]["end_ns"]) - decode_array(answer["columns"]["start_ns"])
-        except (KeyError, TypeError) as error:
+            durations_ns = decode_array(answer["columns"]["end_ns"]) - decode_array(answer["columns"]["start_ns"])
+            run_wait_ns, cpu_ns = (
+                None if answer.get(name) is None else int(answer[name]) for name in ("run_wait_ns", "cpu_ns")
+            )
+            return SlotRun(durations_ns[dropped:], run_wait_ns, cpu_ns)
+        except (KeyError, TypeError, ValueError) as error:
             raise WorkerError(f"malformed reply from the worker: {error!r}", where="slot") from error
 
     def _stall_s(self) -> float:

@@ -158,7 +158,10 @@ class Worker:
 
     def _slot(self, slot: dict[str, Any]) -> dict[str, Any]:
         try:
-            return measure_slot(self._ready(), int(slot["batch"]), int(slot["runs"]), int(slot["first_run"]))
+            first, count = int(slot["first_run"]), int(slot["runs"])
+            return measure_slot(
+                self._ready(), int(slot["batch"]), range(first, first + count), int(slot.get("dropped", 0))
+            )
         except GputaxError:
             raise
         except Exception as error:

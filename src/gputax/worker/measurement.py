@@ -14,7 +14,7 @@ from gputax.worker.preparation import Prepared
 from gputax.worker.probes.disturbance import disturbances
 from gputax.worker.probes.host import cpu_governors
 from gputax.worker.probes.nvidia import NvmlAbsence, NvmlSampler
-from gputax.worker.probes.telemetry import Telemetry
+from gputax.worker.probes.telemetry import OwnTime, Telemetry
 from gputax.worker.protocol import encode_array
 
 Done = Callable[[], tuple[int, int]]
@@ -67,10 +67,18 @@ def measure(
     }
 
 
-def measure_slot(prepared: Prepared, batch: int, runs: int, first_run: int) -> dict[str, Any]:
-    """Apply one half of a pair: no telemetry, no progress, only the runs."""
-    columns = closed_loop.slot(prepared.engine, prepared.area, batch, runs, first_run).to_columns()
-    return {"columns": {name: encode_array(columns[name]) for name in ("start_ns", "end_ns")}}
+def measure_slot(prepared: Prepared, batch: int, runs: range, dropped: int) -> dict[str, Any]:
+    """Apply one half of a pair: no telemetry, no progress, only the runs and our own time in the counted ones."""
+    own = OwnTime()
+    try:
+        columns = closed_loop.slot(prepared.engine, prepared.area, batch, runs, dropped, own).to_columns()
+    finally:
+        own.close()
+    return {
+        "columns": {name: encode_array(columns[name]) for name in ("start_ns", "end_ns")},
+        "run_wait_ns": own.run_wait_ns,
+        "cpu_ns": own.cpu_ns,
+    }
 
 
 def _warm_every_batch_size(prepared: Prepared, largest: int) -> None:

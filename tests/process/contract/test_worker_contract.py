@@ -107,6 +107,21 @@ def test_a_slot_is_the_runs_that_were_asked_for_and_nothing_else(worker: Coordin
         assert durations.min() >= 500_000
 
 
+def test_a_slot_reports_the_workers_own_time_in_the_counted_runs(worker: Coordinator) -> None:
+    worker.send(id=1, op="prepare", setup=Setup("resnet50", engine="synthetic:latency_us=300").to_dict())
+    worker.answer()
+    both = []
+    for request_id, dropped in ((2, 0), (3, 39)):
+        worker.send(id=request_id, op="measure", slot={"batch": 1, "runs": 40, "first_run": 0, "dropped": dropped})
+        both.append(worker.receive()["result"])
+    whole, counted = both
+    assert len(decode_array(counted["columns"]["end_ns"])) == 40, "the dropped runs are reported, too"
+    assert whole["cpu_ns"] > 5 * counted["cpu_ns"] > 0, "40 runs against 1"
+    if Path("/proc/self/schedstat").exists():
+        assert whole["run_wait_ns"] >= 0
+        assert counted["run_wait_ns"] >= 0
+
+
 def test_an_engine_that_throws_in_a_slot_is_answered(worker: Coordinator) -> None:
     failing = Setup("resnet50", engine="synthetic:latency_us=10,fail_after=3")
     worker.send(id=1, op="prepare", setup=failing.to_dict())

@@ -115,8 +115,8 @@ class WorkerSide:
                 span_ns = float(columns["end_ns"].max() - columns["start_ns"].min())
                 return np.array([span_ns / columns["samples"].sum()])  # ns per sample: the inverse of throughput
             return latencies_ns(self._scenario, observation.columns).astype(np.float64)
-        durations = self._session.slot(self._batch, slot.dropped + slot.runs, seed * (slot.dropped + slot.runs))
-        return durations[slot.dropped :].astype(np.float64)
+        runs = slot.dropped + slot.runs
+        return self._session.slot(self._batch, runs, seed * runs, slot.dropped).durations_ns.astype(np.float64)
 
     def restart(self) -> None:
         """Replace the worker: the placement of a process in memory and on cores varies between starts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from gputax.plan.load import Load
 from gputax.worker.engines.engine import Engine
@@ -68,16 +69,27 @@ def endless(
         position = position + batch if position + batch <= last_first else 0
 
 
-def slot(engine: Engine, area: SampleArea, batch: int, runs: int, first_run: int) -> Recording:
-    """Run a fixed number of batches, half of a pair; `first_run` chooses the samples, equal on both sides."""
-    recording = Recording(COLUMNS, runs, runs * batch)
+def slot(
+    engine: Engine, area: SampleArea, batch: int, runs: range, dropped: int, counted: AbstractContextManager[None]
+) -> Recording:
+    """Run a fixed number of batches, half of a pair; those after the first `dropped` run inside `counted`.
+
+    The numbers of the runs choose the samples, equal on both sides.
+    """
+    recording = Recording(COLUMNS, len(runs), len(runs) * batch)
     clock, run = time.perf_counter_ns, engine.run
     places = max(area.count // batch, 1)
-    with quiet_interpreter(collect=False):
-        for number in range(first_run, first_run + runs):
+
+    def apply(numbers: range) -> None:
+        for number in numbers:
             start_ns = clock()
             run(number % places * batch, batch)
             recording.add_run(start_ns, clock(), batch)
+
+    with quiet_interpreter(collect=False):
+        apply(runs[:dropped])
+        with counted:
+            apply(runs[dropped:])
     return recording
 
 

@@ -14,7 +14,7 @@ import pytest
 from gputax.worker.probes import telemetry as module
 from gputax.worker.probes.disturbance import disturbances
 from gputax.worker.probes.nvidia import GpuSample
-from gputax.worker.probes.telemetry import Telemetry, clock_pair
+from gputax.worker.probes.telemetry import OwnTime, Telemetry, clock_pair
 
 Plant = Callable[[dict[str, str]], Path]
 
@@ -149,3 +149,50 @@ def test_without_a_good_reading_of_the_clocks_the_narrowest_is_taken(monkeypatch
     monkeypatch.setattr(time, "monotonic_ns", lambda: next(monotonic))
     monkeypatch.setattr(time, "time_ns", lambda: 5 * 10**9)
     assert clock_pair() == (10**8 + 2_000_000, 5 * 10**9 - 10**8 - 2_000_000)
+
+
+def test_the_run_queue_wait_is_summed_over_threads_and_a_kernel_without_it_gives_none(plant: Plant) -> None:
+    threads = {f"proc/self/task/{number}/schedstat": f"9000 {number} 3\n" for number in (7, 8, 9)}
+    own = OwnTime(root := plant(threads))
+    with own:
+        spin(0.02)
+        plant({"proc/self/task/7/schedstat": "9000 1007 3\n", "proc/self/task/9/schedstat": "9500 3009 4\n"})
+        (root / "proc/self/task/8/schedstat").write_bytes(b"")  # ended: its file reads as nothing
+    own.close()
+    assert own.run_wait_ns == 4000
+    assert own.cpu_ns >= 20_000_000
+    without = OwnTime(plant({}) / "nowhere")
+    with without:
+        pass
+    assert without.run_wait_ns is None
+
+
+def test_our_own_wait_is_noticed_for_every_thread_when_they_compete_for_one_cpu() -> None:
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("the kernel does not count run-queue wait")
+    release, end = threading.Event(), threading.Event()
+
+    def compete() -> None:
+        release.wait()
+        with Path("/dev/zero").open("rb") as file:
+            while not end.is_set():
+                file.read(1 << 20)  # in the kernel, without the GIL
+
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    threads = [threading.Thread(target=compete) for _ in range(3)]
+    try:
+        for thread in threads:
+            thread.start()
+        own = OwnTime()
+        with own:
+            release.set()
+            time.sleep(0.3)
+        own.close()
+    finally:
+        os.sched_setaffinity(0, before)
+        end.set()
+        for thread in threads:
+            thread.join()
+    assert own.run_wait_ns is not None
+    assert own.run_wait_ns > 200_000_000, "three threads on one CPU: together they wait twice the time"
