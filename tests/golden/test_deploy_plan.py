@@ -15,8 +15,7 @@ from gputax.deploy.providers.current import CurrentChoices, current_plan
 from gputax.deploy.providers.gke import GkeChoices, default_image, gke_plan
 from gputax.deploy.state import State, StepRecord
 from gputax.deploy.status import PodLine, Standing, checklist_text
-from gputax.deploy.text import script_text
-from gputax.report.deployments import write_cost, write_deployment_plan
+from gputax.report.deployments import script_text, write_cost, write_deployment_plan
 
 FOLDER = Path("results/baseline/deployment")
 HERE = Path(__file__).parent

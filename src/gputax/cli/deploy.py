@@ -176,8 +176,7 @@ def _gke_choices(chosen: dict[str, Any], common: dict[str, Any], dry_run: bool) 
 
 def _show_dry_run(provider: str, choices: dict[str, Any], deployment: Deployment) -> None:
     from gputax.deploy.providers.registry import plan_of
-    from gputax.deploy.text import write_plan
-    from gputax.report.deployments import write_deployment_plan
+    from gputax.report.deployments import write_deployment_plan, write_plan
 
     run_id = deployment.state.run_id if deployment.exists() else "dry-run"
     plan = plan_of(provider, choices, run_id, deployment.results)
@@ -221,8 +220,7 @@ def _check_gke(choices: dict[str, Any], fresh: bool) -> None:
 def _carry_out(plan: Plan, deployment: Deployment, yes: bool) -> None:
     from gputax.deploy.providers.registry import tools_for
     from gputax.deploy.runner import Runner
-    from gputax.deploy.text import write_plan
-    from gputax.report.deployments import write_deployment_plan
+    from gputax.report.deployments import write_deployment_plan, write_plan
 
     write_deployment_plan(plan, deployment.path, sys.stderr)
     if not yes:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from gputax.report import wording
 from gputax.report.answers import LayerAnswer
-from gputax.report.charts.overhead import overhead_chart
-from gputax.report.charts.pairs import pairs_chart
+from gputax.report.charts.comparison import overhead_chart, pairs_chart
 from gputax.report.charts.waterfall import waterfall_chart
 from gputax.report.comparison_tables import layers_table, metrics_table
 from gputax.report.fingerprints import flattened

@@ -1,4 +1,4 @@
-"""Tables of this machine and its tools: model files, the GPU proxy's tenants, planned cells, deployments; pure."""
+"""Tables of this machine and its tools: model files, the GPU proxy's tenants, planned cells; pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from gputax.report.model import Cell, Column, Table, text_cell
 from gputax.text import DASH, byte_size, counted
 
 if TYPE_CHECKING:
-    from gputax.deploy.cost import Cost
-    from gputax.deploy.plan import Plan
     from gputax.worker.workloads.model_list import ListedModel
 
 MODEL_COLUMNS = (
@@ -35,18 +33,6 @@ TENANT_COLUMNS = (
     Column("most", "most called", spare=1),
 )
 PLANNED_COLUMNS = (Column("part", "part"), Column("cell", "cell"), Column("time", "at least", "s", "right"))
-PRICE_COLUMNS = (
-    Column("what", "what"),
-    Column("price", "$ per hour", align="right"),
-    Column("method", "how it is priced", spare=1),
-)
-COST_COLUMNS = (
-    Column("what", "what"),
-    Column("price", "$/hour", align="right"),
-    Column("hours", "hours", align="right"),
-    Column("cost", "$", align="right"),
-    Column("runs", ""),
-)
 MOST_CALLS = 3
 MIB = 1 << 20
 
@@ -98,39 +84,3 @@ def planned_table(parts: Sequence[tuple[str, str, float]]) -> Table:
         for part, cell, seconds in parts
     )
     return Table("planned", "", columns, rows)
-
-
-def price_table(plan: Plan) -> Table | None:
-    """Return what a deployment costs per hour; None where no price is known."""
-    if not plan.rates:
-        return None
-    rows = [
-        (
-            text_cell(rate.title),
-            Cell(f"{rate.usd_per_hour:.4f}", rate.usd_per_hour),
-            text_cell(rate.method + (" while the Job needs it" if rate.while_busy else "")),
-        )
-        for rate in plan.rates
-    ]
-    total = sum(rate.usd_per_hour for rate in plan.rates)
-    rows.append((text_cell("all together"), Cell(f"{total:.4f}", total), text_cell("")))
-    title = f"Price per hour ({plan.price_note}, before tax and free tier)"
-    return Table("prices", title, PRICE_COLUMNS, tuple(rows))
-
-
-def cost_table(plan: Plan, cost: Cost) -> Table:
-    """Return what a deployment has cost: price per hour, hours, dollars."""
-    rows = [
-        (
-            text_cell(line.rate.title),
-            Cell(f"{line.rate.usd_per_hour:.4f}"),
-            Cell(f"{line.hours:.3f}"),
-            Cell(f"{line.usd:.4f}"),
-            text_cell("runs" if line.running else ""),
-        )
-        for line in cost.lines
-    ]
-    rows.append(
-        (text_cell("so far"), Cell(f"{cost.usd_per_hour_now:.4f}"), Cell(""), Cell(f"{cost.usd:.4f}"), text_cell(""))
-    )
-    return Table("cost", plan.title, COST_COLUMNS, tuple(rows))

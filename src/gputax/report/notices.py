@@ -10,7 +10,6 @@ from gputax.plan.notices import Notice, Remark, remarks
 from gputax.report import wording
 from gputax.report.grouping import run_labels
 from gputax.report.model import Fact
-from gputax.report.sample_files import Unreadable
 from gputax.report.shared_points import (
     cell_reasons,
     experiments_of,
@@ -18,7 +17,7 @@ from gputax.report.shared_points import (
     neighbour_reason,
     technique_title,
 )
-from gputax.report.sources import ComparisonSource, RunSource, Sources
+from gputax.report.sources import ComparisonSource, RunSource, Sources, Unreadable
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import Resolution
 from gputax.results.documents.run import Benchmark

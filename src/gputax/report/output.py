@@ -10,9 +10,8 @@ from typing import Literal, get_args
 from gputax import __version__
 from gputax.errors import ResultsError, UsageError, unknown_name
 from gputax.report.exporters.console_text import write_console
-from gputax.report.exporters.csv_text import FIRST_COLUMNS, csv_text
+from gputax.report.exporters.data_text import FIRST_COLUMNS, csv_text, json_text
 from gputax.report.exporters.html_page import html_page
-from gputax.report.exporters.json_text import json_text
 from gputax.report.exporters.markdown_text import MARKER, markdown_text
 from gputax.report.model import Report
 from gputax.report.svg import charts_available, standalone_svg

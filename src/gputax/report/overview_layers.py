@@ -14,7 +14,7 @@ from gputax.report.answers import (
     metric_words,
     several_devices,
 )
-from gputax.report.charts.overhead import in_percent
+from gputax.report.charts.comparison import in_percent
 from gputax.report.charts.overview import LONGEST_LINE, shortened
 from gputax.report.grouping import Compared, Pair
 from gputax.report.model import Fact, KeyNumber, OverviewRow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from gputax.errors import GputaxError, ResultsError
 from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
-from gputax.report.sample_files import ALL_READABLE, Unreadable, unreadable
 from gputax.report.wording import plain
 from gputax.results.documents import base
 from gputax.results.documents.comparison import COMPARISON_NAME, Comparison
@@ -19,6 +18,47 @@ from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
 from gputax.results.kinds import COMPARISON, RUN, SHARING
 from gputax.results.reading import checked, read_json
 from gputax.results.store import file_inside, read_document, read_samples
+
+MAGIC = b"PAR1"
+# The magic number at both ends and the footer's length: every Parquet file is longer.
+SHORTEST_BYTES = 12
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Samples that nobody can look at again."""
+
+    missing: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+
+
+ALL_READABLE = Unreadable()
+
+
+def unreadable(directory: Path, names: Iterable[str]) -> Unreadable:
+    """Return which of the named files of a directory are missing or cannot be Parquet."""
+    missing, damaged = [], []
+    for name in dict.fromkeys(names):
+        try:
+            if not (directory / name).is_file():
+                missing.append(name)
+            elif not _whole(directory / name):
+                damaged.append(name)
+        except OSError:
+            damaged.append(name)
+    return Unreadable(tuple(missing), tuple(damaged))
+
+
+def _whole(path: Path) -> bool:
+    """Whether both ends are Parquet's; a writer that is killed, or a copy that is cut, leaves no end."""
+    size = path.stat().st_size
+    if size < SHORTEST_BYTES:
+        return False
+    with path.open("rb") as file:
+        begin = file.read(len(MAGIC))
+        file.seek(size - len(MAGIC))
+        return begin == MAGIC and file.read() == MAGIC
+
 
 # What a duet leaves beside its document: every latency of its first and of its second side.
 DUET_SAMPLES = ("samples-a.parquet", "samples-b.parquet")

@@ -22,26 +22,26 @@ from gputax.report.model import Chart, Fact, Report, Section, Table
 from gputax.report.neighbour_tables import neighbours_table
 from gputax.report.notices import commands_of, facts_of, remarks_of, warnings_of
 from gputax.report.overview import overview_of
-from gputax.report.run_sections import (
+from gputax.report.run import (
     cells_section,
+    cells_table,
     latency_section,
     runs_table,
     series_labels,
     telemetry_section,
     throughput_section,
 )
-from gputax.report.run_tables import cells_table
 from gputax.report.shared_points import Experiment, experiments_of, techniques_of
-from gputax.report.sharing_answers import sharing_answers, sharing_question
-from gputax.report.sharing_cells import evidence_table as sharing_evidence
-from gputax.report.sharing_cells import plan_table
-from gputax.report.sharing_sections import (
+from gputax.report.sharing import (
     answer_chart,
     heat_maps,
     neighbours_section,
+    plan_table,
     sharing_section,
     tenants_section,
 )
+from gputax.report.sharing import evidence_table as sharing_evidence
+from gputax.report.sharing_answers import sharing_answers, sharing_question
 from gputax.report.sharing_tables import answer_table as sharing_table
 from gputax.report.sources import Sources, cleaned, comparison_source
 from gputax.results.documents.comparison import Comparison

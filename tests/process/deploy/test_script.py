@@ -15,7 +15,7 @@ from gputax.deploy.benchmark_steps import BenchmarkChoices
 from gputax.deploy.plan import Answer, Command, Plan, RunCommands
 from gputax.deploy.prices import load_prices
 from gputax.deploy.providers.gke import GkeChoices, default_image, gke_plan
-from gputax.deploy.text import script_text
+from gputax.report.deployments import script_text
 
 FOLDER = Path("results/baseline/deployment")
 

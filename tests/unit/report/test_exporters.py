@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from gputax.report.exporters.console_text import write_console
-from gputax.report.exporters.csv_text import as_text, csv_text
+from gputax.report.exporters.data_text import as_text, csv_text, json_text
 from gputax.report.exporters.html_page import html_page
-from gputax.report.exporters.json_text import json_text
 from gputax.report.exporters.markdown_text import escaped, markdown_text
 from gputax.report.model import Cell, Chart, Column, Report, Table
 from gputax.report.story import build_report

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputax.report.charts.neighbours import STEPS, neighbours_chart
-from gputax.report.charts.tenants import AGGREGATE, JAIN, MEAN, P99, tenants_chart
+from gputax.report.charts.sharing import AGGREGATE, JAIN, MEAN, P99, STEPS, neighbours_chart, tenants_chart
 from gputax.report.charts.theme import PALETTE, SHAPES, colour
 from gputax.report.shared_points import Experiment, experiments_of, techniques_of
 from gputax.report.story import build_report

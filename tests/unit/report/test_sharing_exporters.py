@@ -11,9 +11,8 @@ import pytest
 
 from gputax.errors import ResultsError, UsageError
 from gputax.report.exporters import html_page as html_exporter
-from gputax.report.exporters.csv_text import csv_text
+from gputax.report.exporters.data_text import csv_text, json_text
 from gputax.report.exporters.html_page import html_page
-from gputax.report.exporters.json_text import json_text
 from gputax.report.exporters.markdown_text import markdown_text
 from gputax.report.model import Chart, Report, Table
 from gputax.report.output import FORMATS, Format, report_text, save_report

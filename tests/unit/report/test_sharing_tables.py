@@ -7,7 +7,7 @@ import pytest
 
 from gputax.errors import ResultsError
 from gputax.report.model import Report, Table
-from gputax.report.sharing_cells import MOST_ROWS
+from gputax.report.sharing import MOST_ROWS
 from gputax.report.story import build_report
 from gputax.results.documents.base import Failure, WarningRecord
 from gputax.results.documents.sharing import SharingRecord

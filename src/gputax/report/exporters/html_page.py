@@ -5,14 +5,40 @@ from __future__ import annotations
 import base64
 import hashlib
 from dataclasses import replace
+from html import escape
 from importlib.resources import files
 
 from gputax import __version__
 from gputax.report.charts.theme import PALETTE
-from gputax.report.exporters.markup import Markup, element, joined
 from gputax.report.model import Cell, Chart, Column, Fact, Report, Section, Table
 from gputax.report.svg import ChartsUnavailable, inline_svg
 from gputax.report.wording import MARKS, counted
+
+VOID = frozenset({"meta", "link", "br", "hr"})
+
+
+class Markup(str):
+    """A piece of HTML that was built here."""
+
+    __slots__ = ()
+
+
+def element(name: str, /, *children: str | Markup, **attributes: str | bool) -> Markup:
+    """Return an element; `class_` is written as class, `aria_label` as aria-label, False leaves an attribute out."""
+    written = "".join(
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(value, quote=True)}"')
+        for key, value in attributes.items()
+        if value is not False
+    )
+    if name in VOID:
+        return Markup(f"<{name}{written}>")
+    return Markup(f"<{name}{written}>{joined(*children)}</{name}>")
+
+
+def joined(*children: str | Markup) -> Markup:
+    """Return the children one after another, texts escaped."""
+    return Markup("".join(child if isinstance(child, Markup) else escape(child, quote=False) for child in children))
+
 
 GENERATOR = f"gputax {__version__}"
 # Beyond this many, the mild warnings wait behind a click; those that concern validity never do.
