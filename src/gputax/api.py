@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gputax.measure.duet.request import DuetRequest
     from gputax.measure.view import RunView
     from gputax.plan.techniques import SharePlan
+    from gputax.report.model import Report
     from gputax.report.output import Format
     from gputax.results.documents.comparison import Comparison, Resolution
     from gputax.results.documents.run import RunRecord
@@ -426,22 +427,29 @@ def share_directory(
 
 
 def report(
-    *directories: StrPath, out: StrPath | None = None, kind: Format | Literal[""] = "", overwrite: bool = False
+    *results: StrPath | Report, out: StrPath | None = None, kind: Format | Literal[""] = "", overwrite: bool = False
 ) -> tuple[Path, ...]:
     """Write the report of result directories; returns the files. Default: report.html in the only directory."""
+    from gputax.report.model import Report
     from gputax.report.output import format_of, save_report
-    from gputax.report.sources import read_sources
-    from gputax.report.story import build_report
 
-    places = [Path(each) for each in directories]
-    path = Path(out) if out else report_path(places)
-    built = build_report(read_sources(places))
+    directories = [each for each in results if not isinstance(each, Report)]
+    built = results[0] if isinstance(results[0], Report) else build_report(*directories)
+    path = Path(out) if out else report_path(directories)
     return save_report(built, kind or format_of(path), path, overwrite=overwrite)
 
 
-def report_path(directories: Sequence[Path]) -> Path:
-    """Return the directory of the page: that of the results, or the current directory if there are several."""
-    only = directories[0]
+def build_report(*directories: StrPath) -> Report:
+    """Return the report of result directories as tables and charts, before it is written in a format."""
+    from gputax.report.sources import read_sources
+    from gputax.report.story import build_report as built
+
+    return built(read_sources([Path(each) for each in directories]))
+
+
+def report_path(directories: Sequence[StrPath]) -> Path:
+    """Return the path of the page: beside the results, or in the current directory if there are several."""
+    only = Path(directories[0])
     if len(directories) > 1:
         return Path("report.html")
     return only / "report.html" if only.is_dir() else only.with_name("report.html")
@@ -473,8 +481,6 @@ def advise(
     fit_to: Sequence[int] = (),
 ) -> Advice:
     """Recommend a technique and a number of tenants that meet a target, from a sharing result or `published:NAME`."""
-    from gputax.advise.advice import advise as advise_on
-    from gputax.advise.sources import read_table
     from gputax.advise.targets import Question, parse_targets
 
     for name, value in (("--rate", rate_per_s), ("--price", price_per_hour)):
@@ -485,4 +491,8 @@ def advise(
     if not slo and rate_per_s is None:
         raise UsageError("no target or rate is given", next_step="e.g. --slo p99=50ms, or --rate 10")
     question = Question(parse_targets(tuple(slo)), rate_per_s, price_per_hour, currency, up_to)
+    # Imported here: numpy and pydantic are not needed to refuse a wrong question.
+    from gputax.advise.advice import advise as advise_on
+    from gputax.advise.sources import read_table
+
     return advise_on(read_table(str(results)), question, tuple(fit_to))

@@ -6,23 +6,24 @@ import json
 
 import click
 
+from gputax.cli.options import Verb, as_json, options
 from gputax.errors import GputaxError
+from gputax.plan.options import DEPLOYMENT
 
 
-@click.command()
-@click.option("--out", default="", help="The deployment's result directory. [default: the only one under results/]")
-@click.option("--json", "as_json", is_flag=True, help="Write what was downloaded as JSON.")
+@click.command(cls=Verb)
+@options(DEPLOYMENT, as_json("Write what was downloaded as JSON."))
 def collect(out: str, as_json: bool) -> None:
     """Write the Job's benchmark_results.json and its log to the result directory; again and again if you like.
 
     The record comes from the result block at the end of the pod's log: a pod that has ended can be read, not entered.
     """
-    from gputax.cli.deployments import opened
     from gputax.deploy.collection import collect as download
     from gputax.deploy.job_watch import job_state
     from gputax.deploy.plan import CollectResults
+    from gputax.deploy.providers.registry import open_deployment
 
-    deployment, plan, tools = opened(out)
+    deployment, plan, tools = open_deployment(out)
     action = plan.steps[-1].action
     assert isinstance(action, CollectResults)
     with deployment.locked():

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Literal, TextIO
 import click
 
 from gputax.cli.duet import exit_code
+from gputax.cli.options import Verb, as_json, options, own
 from gputax.errors import UsageError, unknown_name
+from gputax.plan.options import BUDGET_SUITE, OUTPUT, VERDICT, declared
 from gputax.plan.suites import wanted_budgets
 
 if TYPE_CHECKING:
@@ -31,51 +33,44 @@ RESULT_FILES = (
 _FORMAT_OF_SUFFIX = {".html": "html", ".md": "markdown", ".json": "json", ".txt": "table"}
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("others", nargs=-1, required=True, metavar="OTHER...", type=click.Path(path_type=Path))
-@click.option(
-    "--budget",
-    "budgets",
-    multiple=True,
-    help="5%, latency_p99=2ms or proxy=3%; may be repeated. [default: the layer's own, and p99 +2 ms]",
-)
-@click.option("--suite", default="", metavar="NAME|FILE", help="Suite that supplies the budgets not set with --budget.")
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="[default: table, or by the suffix of --out]")
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--out", type=click.Path(path_type=Path), help="File, or directory for comparison.json.")
-@click.option("--overwrite", is_flag=True, help="Overwrite the file that --out names.")
-@click.option("--force", is_flag=True, help="Show numbers of cells that are not comparable; they stay marked.")
+@options(
+    declared(
+        "budget", help="5%, latency_p99=2ms or proxy=3%; may be repeated. [default: the layer's own, and p99 +2 ms]"
+    ),
+    BUDGET_SUITE,
+    own(
+        "format", "[default: table, or by the suffix of --out]", None,
+        choices=FORMATS, key="format_name", group=OUTPUT,
+    ),
+    as_json("The same as --format json."),
+    declared("out", help="File, or directory for comparison.json.", key="target"),
+    declared("overwrite", help="Overwrite the file that --out names."),
+    own("force", "Show numbers of cells that are not comparable; they stay marked.", False, group=VERDICT),
+)  # fmt: skip
 def compare(
-    base: Path,
-    others: tuple[Path, ...],
-    budgets: tuple[str, ...],
-    suite: str,
-    format_name: str | None,
-    as_json: bool,
-    out: Path | None,
-    overwrite: bool,
-    force: bool,
-) -> int:
+    base: Path, others: tuple[Path, ...], budgets: tuple[str, ...], suite: str, format_name: str | None, as_json: bool,
+    target: str, overwrite: bool, force: bool,
+) -> int:  # fmt: skip
     """Compare results on disk: what does each OTHER cost over BASE?
 
     Reads our result directories, LoadGen's output, older benchmark_results.json, texts such as `Throughput: 6,977
     ops/sec`, and saved pod logs. Unpaired, so weaker than `gputax duet`. Exit code 0: all pass; 6: a budget is
     exceeded; 7: something is inconclusive, not comparable or was not measured.
     """
-    wanted = wanted_budgets(budgets, suite)
+    wanted_budgets(budgets, suite)  # a wrong budget is refused before anything is read
+    out = Path(target) if target else None
     format_name = _format(format_name, as_json, out)
     files = _files(out, format_name)
     _refuse_overwriting(files, (base, *others), overwrite)
-    # Imported here: numpy, pydantic and pyarrow are not needed to refuse a wrong command line.
-    from gputax.compare.document import compare_sources
-    from gputax.results.importers.detect import read_source
+    from gputax import api
 
-    first, *rest = (read_source(path) for path in (base, *others))
-    options = [word for text in budgets for word in ("--budget", text)]
-    options += ["--suite", suite] * bool(suite) + ["--force"] * force
-    command = shlex.join(["gputax", "compare", str(base), *map(str, others), *options])
-    comparison = compare_sources(first, rest, wanted, force=force, command=command)
+    words = [word for text in budgets for word in ("--budget", text)]
+    words += ["--suite", suite] * bool(suite) + ["--force"] * force
+    command = shlex.join(["gputax", "compare", str(base), *map(str, others), *words])
+    comparison = api.compare(base, *others, budgets=budgets, suite=suite, force=force, command=command)
     for path, kind in files.items():
         _write(comparison, kind, path, overwrite)
         click.echo(f"written: {path}", err=True)

@@ -7,10 +7,12 @@ import sys
 
 import click
 
+from gputax.cli.options import Verb, as_json, options
+from gputax.plan.options import DEPLOYMENT
 
-@click.command()
-@click.option("--out", default="", help="The deployment's result directory. [default: the only one under results/]")
-@click.option("--json", "as_json", is_flag=True, help="Write the figures as JSON.")
+
+@click.command(cls=Verb)
+@options(DEPLOYMENT, as_json("Write the figures as JSON."))
 def cost(out: str, as_json: bool) -> None:
     """Add up a deployment's hours, from its own events, at the prices of a dated table."""
     from gputax.deploy.cost import METHOD, price_facts, spent

@@ -14,7 +14,7 @@ from gputax import __version__
 from gputax.cli.options import Verb, names, options, own, seconds
 from gputax.errors import PreflightError, UsageError, unknown_name
 from gputax.plan.cells import DEVICE_SYNONYMS
-from gputax.plan.options import GKE, OUTPUT, PLACE, PRICE, declared
+from gputax.plan.options import GKE, IMAGE, OUTPUT, PLACE, PRICE, declared
 
 if TYPE_CHECKING:
     from gputax.deploy.plan import Plan
@@ -24,7 +24,7 @@ PROVIDERS = ("current", "gke")
 # Those that are in the image; a file of the user's is not.
 SUITES = ("quick", "standard", "mlperf")
 GKE_OPTIONS = ("project", "zone", "machine", "accelerator", "spot", "max_nodes", "cluster", "repository", "builder")
-CURRENT_OPTIONS = ("context", "device_plugin", "price_per_hour")
+CURRENT_OPTIONS = ("context_", "device_plugin", "price_per_hour")
 
 
 @click.command(cls=Verb)
@@ -34,14 +34,19 @@ CURRENT_OPTIONS = ("context", "device_plugin", "price_per_hour")
     declared("suite", help="quick, standard or mlperf.", default="standard"),
     declared("workload", help="What the Job measures; a comma list."),
     declared("device", help="cuda, or cpu for a cluster without GPUs.", default="cuda"),
-    own("gpus", "GPUs of the pod; none with --device cpu.", 1, least=1, most=16, show_default=True, group=PLACE),
-    own("cpus", "Whole CPUs of the pod. [default: 2; gke: all but one]", 0, least=0, group=PLACE),
-    own("memory", "Memory of the pod. [default: 4Gi; gke: 60 % of the machine's]", group=PLACE),
-    own("image", f"A finished image. [default: gputax:{__version__}; gke: built and pushed]", short=True, group=PLACE),
-    own("namespace", "Namespace of the Job.", "gputax", show_default=True, group=PLACE),
+    declared("gpus", help="GPUs of the pod; none with --device cpu.", default=1, least=1, most=16, show_default=True),
+    declared("cpus", help="Whole CPUs of the pod. [default: 2; gke: all but one]", most=None),
+    declared(
+        "memory", help="Memory of the pod. [default: 4Gi; gke: 60 % of the machine's]", default="", show_default=False
+    ),
+    declared(
+        "image", help=f"A finished image. [default: {IMAGE}; gke: built and pushed]", default="", short=True,
+        show_default=False,
+    ),
+    declared("namespace", help="Namespace of the Job."),
     own("deadline", "Deadline after which Kubernetes ends the Job.", "2h", show_default=True, group=PLACE),
     own("idle-limit", "Warn in every verb when a deployment is idle for longer.", "2h", show_default=True, group=PLACE),
-    own("context", "current: the kubeconfig's context. [default: its current one]", group=PLACE),
+    declared("context", help="current: the kubeconfig's context. [default: its current one]"),
     own(
         "device-plugin",
         "current: whether to install NVIDIA's if it is missing.",
@@ -63,7 +68,7 @@ CURRENT_OPTIONS = ("context", "device_plugin", "price_per_hour")
     declared("dry-run", help="Write all manifests and commands; change nothing."),
     own("rerun", "Run the Job again and replace its results.", False, group=OUTPUT),
     own("yes", "Carry out the plan without asking.", False, short=True, group=OUTPUT),
-)
+)  # fmt: skip
 @click.pass_context
 def deploy(
     context: click.Context, /, provider: str, out: str, dry_run: bool, rerun: bool, yes: bool, **chosen: Any
@@ -103,7 +108,8 @@ def _refuse_options_of_others(context: click.Context, provider: str) -> None:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             other = "gke" if provider == "current" else "current"
             raise UsageError(
-                f"--{name.replace('_', '-')} is for the provider {other}", next_step=f"gputax deploy {other} …"
+                f"--{name.rstrip('_').replace('_', '-')} is for the provider {other}",
+                next_step=f"gputax deploy {other} …",
             )
 
 
@@ -124,8 +130,8 @@ def _choices(provider: str, chosen: dict[str, Any], dry_run: bool) -> dict[str, 
     if provider == "gke":
         return _gke_choices(chosen, common, dry_run)
     size: dict[str, Any] = {"cpus": chosen["cpus"] or 2, "memory": chosen["memory"] or "4Gi"}
-    image = chosen["image"] or f"gputax:{__version__}"
-    found, server = (chosen["context"], "") if dry_run else _cluster_named(chosen["context"])
+    image = chosen["image"] or IMAGE
+    found, server = (chosen["context_"], "") if dry_run else _cluster_named(chosen["context_"])
     place = CurrentChoices(chosen["device_plugin"], chosen["price_per_hour"], found, server)
     return {"benchmark": asdict(BenchmarkChoices(**common, **size, image=image)), "current": asdict(place)}
 

@@ -1,30 +1,33 @@
-"""`gputax destroy`: take a deployment away, or only its machines."""
+"""`gputax destroy`: delete a deployment, or scale its nodes to zero."""
 
 from __future__ import annotations
 
 import click
 
-from gputax.cli.options import seconds
+from gputax.cli.options import Verb, options, own, seconds
+from gputax.plan.options import DEPLOYMENT, OUTPUT, PLACE
 
 
-@click.command()
-@click.option("--out", default="", help="The deployment's result directory. [default: the only one under results/]")
-@click.option("--scale-to-zero", is_flag=True, help="Delete only the Job and the GPU nodes; keep the cluster.")
-@click.option("--if-idle", default="", metavar="TIME", help="For cron: only if idle for at least this long, e.g. 2h.")
-@click.option("--yes", is_flag=True, help="Do not ask; implied by --if-idle.")
+@click.command(cls=Verb)
+@options(
+    DEPLOYMENT,
+    own("scale-to-zero", "Delete only the Job and the GPU nodes; keep the cluster.", False, group=PLACE),
+    own("if-idle", "For cron: only if idle for at least this long, e.g. 2h.", metavar="TIME", group=PLACE),
+    own("yes", "Do not ask; implied by --if-idle.", False, group=OUTPUT),
+)
 def destroy(out: str, scale_to_zero: bool, if_idle: str, yes: bool) -> None:
     """Remove what `gputax deploy` made, in reverse order, and nothing that was there before.
 
-    Results that are not home yet are collected first. Safe to repeat, also when half of it is gone.
+    Results that were not collected are collected first. Safe to repeat, also when half of it is gone.
     """
     from gputax.cli.deploy import ask_consent
-    from gputax.cli.deployments import opened
+    from gputax.deploy.providers.registry import open_deployment
     from gputax.deploy.state import now
     from gputax.deploy.teardown import Teardown
     from gputax.text import duration
 
     limit_s = seconds(if_idle, "--if-idle") if if_idle else 0.0
-    deployment, plan, tools = opened(out)
+    deployment, plan, tools = open_deployment(out)
     if deployment.state.destroyed_at:
         click.echo(f"{deployment.results}: destroyed at {deployment.state.destroyed_at}")
         return

@@ -13,7 +13,7 @@ from gputax.cli.options import Verb, as_json, command_text, names, options, own,
 from gputax.errors import Interrupted, UsageError
 from gputax.plan.cells import SCENARIOS
 from gputax.plan.micro import known_names
-from gputax.plan.options import PLACE, SETUP, VERDICT, declared
+from gputax.plan.options import BUDGET_SUITE, PLACE, SETUP, VERDICT, declared
 from gputax.plan.workloads import SYNONYMS, WORKLOADS
 
 if TYPE_CHECKING:
@@ -39,15 +39,7 @@ LACKING = ("unfinished", "failed-cell")
     declared("precision"),
     declared("threads"),
     declared("budget"),
-    declared(
-        "suite",
-        help="Suite that supplies the budgets not set with --budget.",
-        default="",
-        metavar="NAME|FILE",
-        short=False,
-        show_default=False,
-        group=VERDICT,
-    ),
+    BUDGET_SUITE,
     own("width", "Stop at this half-width of the interval, e.g. 1%. [default: budget / 4]", group=VERDICT),
     own("max-time", "Time limit in seconds, A/A included.", 120.0, short=True, least=5, show_default=True),
     own("control", "Measure A against itself first.", True, negation="no-control", group=VERDICT),

@@ -81,10 +81,21 @@ def _run(words: list[str]) -> int:
 
 
 def _warn_of_forgotten() -> None:
-    """Nobody should pay for a cluster that everybody forgot: one glob after each verb (measured: below 1 ms)."""
-    from gputax.cli.deployments import warn_of_forgotten
+    """Warn, after any verb, of deployments that are idle beyond their limit: one glob (measured: below 1 ms)."""
+    from pathlib import Path
 
-    warn_of_forgotten()
+    root = Path("results")
+    if not any(root.glob("*/deployment/state.json")):
+        return
+    from gputax.deploy.state import forgotten, now
+    from gputax.text import duration
+
+    for deployment, idle_s in forgotten(root, now()):
+        print(
+            f"Warning: the deployment {deployment.results} has been idle for {duration(idle_s)} "
+            f"and may cost money: gputax status --out {deployment.results}, gputax destroy --out {deployment.results}",
+            file=sys.stderr,
+        )
 
 
 @contextmanager

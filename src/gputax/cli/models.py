@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputax.cli.options import Verb, as_json, options, own
+from gputax.plan.cells import PRECISIONS
+from gputax.plan.options import OUTPUT, declared
 from gputax.text import byte_size
 
 if TYPE_CHECKING:
@@ -22,9 +25,8 @@ def models() -> None:
     """List, build and fetch model files."""
 
 
-@models.command("list")
-@click.option("--verify", is_flag=True, help="Verify the sha256 of each file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@models.command("list", cls=Verb)
+@options(own("verify", "Verify the sha256 of each file.", False, group=OUTPUT), as_json("Print JSON."))
 def list_command(verify: bool, as_json: bool) -> None:
     """Show what is in the model store, and what could be."""
     from gputax.worker.workloads.model_list import list_models
@@ -39,12 +41,14 @@ def list_command(verify: bool, as_json: bool) -> None:
     write_table(models_table(listed), sys.stdout)
 
 
-@models.command()
+@models.command(cls=Verb)
 @click.argument("workloads", nargs=-1, required=True)
-@click.option("--precision", type=click.Choice(["fp32", "fp16"]), default="fp32", show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=7, show_default=True)
-@click.option("--force", is_flag=True, help="Write the files again even if they are valid.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options(
+    declared("precision", help="Precision of the weights.", choices=PRECISIONS),
+    declared("seed", help="Seed of the weights."),
+    own("force", "Write the files again even if they are valid.", False, group=OUTPUT),
+    as_json("Print JSON."),
+)
 def build(workloads: tuple[str, ...], precision: str, seed: int, force: bool, as_json: bool) -> None:
     """Write seeded weights for WORKLOADS; no download."""
     from gputax.worker.workloads import load_workload
@@ -58,9 +62,9 @@ def build(workloads: tuple[str, ...], precision: str, seed: int, force: bool, as
     _show(built, as_json)
 
 
-@models.command()
+@models.command(cls=Verb)
 @click.argument("workloads", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options(as_json("Print JSON."))
 def fetch(workloads: tuple[str, ...], as_json: bool) -> None:
     """Get the official MLPerf files of WORKLOADS and check them."""
     from gputax.worker.workloads import fetch as official

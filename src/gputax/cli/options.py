@@ -17,6 +17,7 @@ from gputax.errors import UsageError, unknown_name
 from gputax.plan.options import GROUPS, OUTPUT, PLACE_OPTIONS, VARIABLE_OPTIONS, EnvironmentOptions, Option
 
 T = TypeVar("T")
+FEW_OPTIONS = 10
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -30,9 +31,9 @@ class Declared(click.Option):
             default=None if option.multiple else option.default,
             help=option.help + (f" [env: {option.variable}]" if option.variable else ""),
             type=_type(option),
-            is_flag=isinstance(option.default, bool) or None,
+            is_flag=option.value_type is bool or None,
             multiple=option.multiple,
-            metavar=option.metavar or ("N" if type(option.default) in (int, float) else None),
+            metavar=option.metavar or ("N" if option.value_type in (int, float) else None),
             show_default=option.show_default,
             envvar=option.variable or None,
         )
@@ -43,11 +44,11 @@ class Declared(click.Option):
 def _type(option: Option) -> click.ParamType[Any] | None:
     if option.choices:
         return click.Choice(option.choices)
-    if isinstance(option.default, bool) or option.default is None or isinstance(option.default, str):
-        return None if isinstance(option.default, bool) else click.STRING
-    if isinstance(option.default, int):
+    if option.value_type is int:
         return click.IntRange(_whole(option.least), _whole(option.most))
-    return AtLeast(option.least or 0.0)
+    if option.value_type is float:
+        return AtLeast(option.least or 0.0)
+    return None if option.value_type is bool else click.STRING
 
 
 def _whole(number: float | None) -> int | None:
@@ -69,20 +70,21 @@ class AtLeast(click.FloatRange):
 
 
 class Verb(click.Command):
-    """A command whose `--help` shows what the first hour needs and whose `--help-all` shows everything, in groups."""
+    """A command whose `--help` shows at most a dozen options and whose `--help-all` shows all of them, in groups."""
 
     def __init__(self, *words: Any, **more: Any) -> None:
         super().__init__(*words, **more)
-        if self._hidden():
-            self.params.append(
-                click.Option(
-                    ["--help-all"], is_flag=True, expose_value=False, is_eager=True, callback=_show_all,
-                    help="Show all options, in groups.",
-                )
-            )  # fmt: skip
+        self.params.append(
+            click.Option(
+                ["--help-all"], is_flag=True, expose_value=False, is_eager=True, callback=_show_all,
+                hidden=not self._hidden(), help="Show all options, in groups.",
+            )
+        )  # fmt: skip
 
     def _hidden(self) -> list[click.Parameter]:
-        return [each for each in self.params if isinstance(each, Declared) and not each.short]
+        """Return what only `--help-all` shows; a verb with few options has nothing to hide."""
+        own = [each for each in self.params if isinstance(each, Declared)]
+        return [each for each in own if not each.short] if len(own) > FEW_OPTIONS else []
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of the short help, or all of them by group."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from gputax.cli.options import Verb, as_json, options, own
 from gputax.environments.driver import driver_library
 from gputax.environments.native_parts import LIBVGPU, native_part
 from gputax.environments.proxy.server import (
@@ -30,6 +31,7 @@ from gputax.environments.proxy.server import (
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.cells import DEVICES
 from gputax.plan.driver import DriverChoice
+from gputax.plan.options import MACHINE, OUTPUT, SETUP, TENANTS, declared
 
 READY_TIMEOUT_S = 20.0
 
@@ -39,25 +41,22 @@ def proxy() -> None:
     """The GPU proxy on this node: it alone owns the device, and tenants reach it through libvgpu."""
 
 
-@proxy.command()
-@click.option("--socket", "path", default="", help="Socket that tenants connect to. [default: in a private directory]")
-@click.option("--backend", default="", metavar="PATH", help="The driver it uses, as a file or its directory.")
-@click.option("--device", default="auto", show_default=True, help="Without --backend: auto, cuda or software.")
-@click.option("--memory-mb", default=0, type=click.IntRange(0), help="Device memory of each tenant. [default: all]")
-@click.option("--streams", default=0, type=click.IntRange(0), help="Streams of each tenant.")
-@click.option("--modules", default=0, type=click.IntRange(0), help="Modules of each tenant.")
-@click.option("--launches-per-s", default=0, type=click.IntRange(0), help="Launches per second of each tenant.")
-@click.option(
-    "--spin",
-    default="auto",
-    envvar=SPIN_VARIABLE,
-    show_default=True,
-    show_envvar=True,
-    type=click.Choice(SPIN),
-    help="How client and proxy wait for each other.",
-)
-@click.option("--mode", default="0600", show_default=True, help="Permissions of the socket.")
-@click.option("--foreground", is_flag=True, help="Run in the foreground.")
+@proxy.command(cls=Verb)
+@options(
+    own("socket", "Socket that tenants connect to. [default: in a private directory]", key="path", group=MACHINE),
+    own("backend", "The driver it uses, as a file or its directory.", metavar="PATH", group=SETUP),
+    declared("device", help="Without --backend: auto, cuda or software."),
+    own("memory-mb", "Device memory of each tenant. [default: all]", 0, least=0, group=TENANTS),
+    own("streams", "Streams of each tenant.", 0, least=0, group=TENANTS),
+    own("modules", "Modules of each tenant.", 0, least=0, group=TENANTS),
+    own("launches-per-s", "Launches per second of each tenant.", 0, least=0, group=TENANTS),
+    own(
+        "spin", "How client and proxy wait for each other.", "auto",
+        choices=SPIN, variable=SPIN_VARIABLE, show_default=True, group=MACHINE,
+    ),
+    own("mode", "Permissions of the socket.", "0600", show_default=True, group=MACHINE),
+    own("foreground", "Run in the foreground.", False, group=OUTPUT),
+)  # fmt: skip
 def start(path: str, backend: str, device: str, foreground: bool, **limits: Any) -> int:
     """Start a proxy, and say how tenants connect and how it is stopped."""
     if device not in DEVICES or device == "cpu":
@@ -82,10 +81,12 @@ def start(path: str, backend: str, device: str, foreground: bool, **limits: Any)
     return 0
 
 
-@proxy.command()
-@click.option("--socket", "path", default="", help="Its socket. [default: $GPUTAX_PROXY_SOCKET, else that of `start`]")
-@click.option("--json", "as_json", is_flag=True, help="Write its status document.")
-@click.option("--prometheus", is_flag=True, help="Write its counters for Prometheus.")
+@proxy.command(cls=Verb)
+@options(
+    own("socket", "Its socket. [default: $GPUTAX_PROXY_SOCKET, else that of `start`]", key="path", group=MACHINE),
+    as_json("Write its status document."),
+    own("prometheus", "Write its counters for Prometheus.", False, group=OUTPUT),
+)
 def status(path: str, as_json: bool, prometheus: bool) -> int:
     """Show who uses the device through the proxy, and what for."""
     if as_json and prometheus:

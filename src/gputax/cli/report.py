@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gputax.cli.options import Verb, as_json, options, own
 from gputax.errors import UsageError, unknown_name
+from gputax.plan.options import OUTPUT, declared
 
 if TYPE_CHECKING:
     from gputax.report.model import Report
@@ -18,14 +20,14 @@ if TYPE_CHECKING:
 FORMATS: tuple[Format, ...] = ("html", "markdown", "json", "csv", "table", "svg")
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("directories", metavar="DIR...", nargs=-1, required=True)
-@click.option(
-    "--out", default="", help="File to write, or - for stdout. [default: html in DIR/report.html, else stdout]"
+@options(
+    declared("out", help="File to write, or - for stdout. [default: html in DIR/report.html, else stdout]"),
+    own("format", f"One of {', '.join(FORMATS)}. [default: that of --out, else html]", key="kind", group=OUTPUT),
+    as_json("The same as --format json."),
+    declared("overwrite", help="Replace a file that is not a report of gputax."),
 )
-@click.option("--format", "kind", default="", help=f"One of {', '.join(FORMATS)}. [default: that of --out, else html]")
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--overwrite", is_flag=True, help="Replace a file that is not a report of gputax.")
 def report(directories: tuple[str, ...], out: str, kind: str, as_json: bool, overwrite: bool) -> int:
     """Report on runs, comparisons and sharing experiments: from their files alone, offline.
 
@@ -35,13 +37,12 @@ def report(directories: tuple[str, ...], out: str, kind: str, as_json: bool, ove
     chart of the page alone.
     """
     chosen = _format(kind, as_json, out)
-    from gputax.report.sources import read_sources
-    from gputax.report.story import build_report
+    from gputax import api
 
-    built = build_report(read_sources([Path(name) for name in directories]))
+    built = api.build_report(*directories)
     if out == "-" or (not out and chosen != "html"):
         return _print(built, chosen)
-    return _save(built, chosen, Path(out) if out else _default_path(directories), overwrite)
+    return _save(built, chosen, Path(out) if out else api.report_path(directories), overwrite)
 
 
 def _format(kind: str, as_json: bool, out: str) -> Format:
@@ -59,14 +60,6 @@ def _format(kind: str, as_json: bool, out: str) -> Format:
     return format_of(Path(out))
 
 
-def _default_path(directories: tuple[str, ...]) -> Path:
-    """Beside the results it shows; in the current directory if there are several."""
-    only = Path(directories[0])
-    if len(directories) > 1:
-        return Path("report.html")
-    return only / "report.html" if only.is_dir() else only.with_name("report.html")
-
-
 def _print(built: Report, kind: Format) -> int:
     from gputax.report.exporters.console_text import write_console
     from gputax.report.output import report_text
@@ -79,13 +72,13 @@ def _print(built: Report, kind: Format) -> int:
 
 
 def _save(built: Report, kind: Format, path: Path, overwrite: bool) -> int:
+    from gputax import api
     from gputax.report.exporters.console_text import write_console
-    from gputax.report.output import save_report
     from gputax.report.svg import charts_available
 
     if kind in ("html", "markdown") and not charts_available():
         click.echo("gputax: without charts: vl-convert-python is not installed", err=True)
-    written = save_report(built, kind, path, overwrite=overwrite)
+    written = api.report(built, out=path, kind=kind, overwrite=overwrite)
     write_console(built, sys.stdout, "answer")
     for file in written:
         click.echo(f"Report: {file} ({file.stat().st_size / 1024:.0f} KB)")

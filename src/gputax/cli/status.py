@@ -8,20 +8,25 @@ import time
 
 import click
 
+from gputax.cli.options import Verb, as_json, options, own
+from gputax.plan.options import DEPLOYMENT, OUTPUT
 
-@click.command()
-@click.option("--out", default="", help="The deployment's result directory. [default: the only one under results/]")
-@click.option("--watch", is_flag=True, help="Repeat until the deployment has ended.")
-@click.option("--interval", default=5.0, show_default=True, type=click.FloatRange(0.2), help="With --watch: seconds.")
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON; with --watch one document per line.")
+
+@click.command(cls=Verb)
+@options(
+    DEPLOYMENT,
+    own("watch", "Repeat until the deployment has ended.", False, group=OUTPUT),
+    own("interval", "With --watch: seconds.", 5.0, least=0.2, show_default=True, group=OUTPUT),
+    as_json("Write it as JSON; with --watch one document per line."),
+)
 def status(out: str, watch: bool, interval: float, as_json: bool) -> None:
     """Show the steps as a check list with times, the pods, the last log lines and the cost so far."""
-    from gputax.cli.deployments import opened
+    from gputax.deploy.providers.registry import open_deployment
     from gputax.deploy.state import now
     from gputax.deploy.status import checklist_text, standing, standing_data
 
     while True:
-        deployment, plan, tools = opened(out)
+        deployment, plan, tools = open_deployment(out)
         try:
             found = standing(plan, deployment, tools, now())
         finally:

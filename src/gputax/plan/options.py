@@ -34,7 +34,7 @@ GROUPS = (LOAD, SETUP, SERVER, VERDICT, TENANTS, PLACE, GKE, PRICE, MACHINE, OUT
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the command line; the type of its default is its type."""
+    """One option of the command line; its type is that of its default, or `kind` if that is None."""
 
     name: str
     help: str
@@ -54,6 +54,13 @@ class Option:
     """The word that turns a flag off, e.g. no-control."""
     variable: str = ""
     """The equivalent environment variable; a result depends on it wherever it is set."""
+    kind: type = str
+    """The type of an option that has no default."""
+
+    @property
+    def value_type(self) -> type:
+        """The type of its value."""
+        return self.kind if self.default is None else type(self.default)
 
     @property
     def keyword(self) -> str:
@@ -180,9 +187,21 @@ OPTIONS: dict[str, Option] = {
 }
 
 
+_SHARED = OPTIONS | {option.name: option for option in PLACE_OPTIONS.values()}
+
+
 def declared(name: str, **differs: Any) -> Option:
     """Return a shared option, with overrides for one verb."""
-    return dataclasses.replace(OPTIONS[name], **differs)
+    return dataclasses.replace(_SHARED[name], **differs)
+
+
+# For compare and duet: the suite whose budgets count, not its cells.
+BUDGET_SUITE = declared(
+    "suite", help="Suite that supplies the budgets not set with --budget.", default="", metavar="NAME|FILE",
+    short=False, show_default=False, group=VERDICT,
+)  # fmt: skip
+# How status, collect, cost and destroy name the deployment that `gputax deploy --out` made.
+DEPLOYMENT = declared("out", help="The deployment's result directory. [default: the only one under results/]")
 
 
 def _variable(name: str, variable: str, help_text: str, **more: Any) -> Option:

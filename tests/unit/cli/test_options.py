@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -24,26 +25,45 @@ def command(verb: str) -> click.Command:
     return found
 
 
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command that runs something: the verbs, and the verbs of `models` and `proxy`."""
+    for verb in VERBS:
+        found = command(verb)
+        inner = found.commands if isinstance(found, click.Group) else {}
+        yield from ((f"{verb} {name}", each) for name, each in inner.items()) if inner else ((verb, found),)
+
+
+COMMANDS = dict(commands())
+
+
 def words_of(text: str) -> set[str]:
     return set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, flags=re.M))
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_every_option_is_declared(verb: str) -> None:
+    plain = {each.name for each in COMMANDS[verb].params if isinstance(each, click.Option)} - {
+        each.name for each in COMMANDS[verb].params if isinstance(each, Declared)
+    }
+    assert plain == {"help_all"}
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_the_short_help_has_about_ten_options(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([verb, "--help"]) == 0
-    shown = words_of(capsys.readouterr().out) - {"--help", "--help-all"}
+    assert main([*verb.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    shown = words_of(text) - {"--help", "--help-all"}
     assert len(shown) <= 12
+    declared = {each.opts[0] for each in COMMANDS[verb].params if isinstance(each, Declared)}
+    assert ("--help-all" in text) == (shown != declared), "it is named where it shows more"
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("models", "proxy")])
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_the_long_help_has_all_of_them_in_known_groups(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    hidden = [each for each in command(verb).params if isinstance(each, Declared) and not each.short]
-    if not hidden:
-        return
-    assert main([verb, "--help-all"]) == 0
-    shown = words_of(capsys.readouterr().out)
-    assert shown == {each.opts[0] for each in command(verb).params if isinstance(each, click.Option)} | {"--help"}
-    assert {each.group for each in hidden} <= set(GROUPS)
+    assert main([*verb.split(), "--help-all"]) == 0
+    declared = [each for each in COMMANDS[verb].params if isinstance(each, Declared)]
+    assert words_of(capsys.readouterr().out) - {"--help-all"} == {each.opts[0] for each in declared} | {"--help"}
+    assert {each.group for each in declared} <= set(GROUPS)
 
 
 def test_the_list_of_commands_is_grouped(capsys: pytest.CaptureFixture[str]) -> None:

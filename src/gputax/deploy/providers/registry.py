@@ -12,7 +12,7 @@ from gputax.deploy.plan import Plan
 from gputax.deploy.prices import load_prices
 from gputax.deploy.providers.current import CurrentChoices, current_plan
 from gputax.deploy.providers.gke import GkeChoices, gke_plan
-from gputax.deploy.state import State
+from gputax.deploy.state import Deployment, State, find_deployment
 from gputax.errors import unknown_name
 
 PROVIDERS: dict[str, str] = {
@@ -31,6 +31,14 @@ def plan_of(provider: str, choices: Mapping[str, Any], run_id: str, results: Pat
         build = bool(choices.get("build", True))
         return gke_plan(GkeChoices(**choices["gke"]), benchmark, run_id, str(results), prices, build=build)
     raise unknown_name("provider", provider, PROVIDERS)
+
+
+def open_deployment(out: str) -> tuple[Deployment, Plan, RealTools]:
+    """Return the deployment (the only one under results/ if `out` is empty), its plan as recorded, and its tools."""
+    deployment = find_deployment(out)
+    state = deployment.state
+    plan = plan_of(state.provider, state.choices, state.run_id, deployment.results)
+    return deployment, plan, tools_for(plan, state)
 
 
 def tools_for(plan: Plan, state: State) -> RealTools:
