@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gputax.cli.options import Verb, as_json, options, own, seconds, variable_options, words_given
+from gputax.cli.progress import Line
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import Setup, absolute, device_named, precision_named
 from gputax.plan.driver import driver_choice, refuse_driver_contradictions
@@ -19,9 +25,14 @@ from gputax.plan.micro import MICRO, OPERATIONS, engine_for
 from gputax.plan.options import TENANTS, declared
 from gputax.plan.techniques import SYNONYMS, TECHNIQUES
 from gputax.plan.workloads import WORKLOADS, workload_facts
+from gputax.worker.halt import Halt
 
 if TYPE_CHECKING:
-    from gputax.worker.tenant.client import TenantPlan
+    from types import FrameType
+
+    from gputax.worker.tenant.client import Course, TenantPlan
+    from gputax.worker.tenant.metrics import TenantMetrics
+    from gputax.worker.tenant.tally import Tally
 
 TECHNIQUE_VARIABLE = "GPUTAX_TECHNIQUE"
 DRIVER_SONAME = "libcuda.so.1"
@@ -30,6 +41,9 @@ SAMPLES = 4
 # One arrival in a microsecond: about what it takes to read the clock.
 MOST_PER_S = 1_000_000
 _RATES = f"e.g. --rate 20/s or --rate 0.5, at most {MOST_PER_S}/s; 5 in a minute are --rate 0.0833/s"
+EXIT_INTERRUPTED = 130
+LINE_EVERY_S = 10.0
+LIVE_EVERY_S = 0.5
 _TIMES_NS = {"us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
@@ -78,9 +92,6 @@ def client(port: int, address: str, goodput: str, as_json: bool, **chosen: Any) 
     target_ns = time_ns(goodput, "--goodput") if goodput else 0
     if (code := _beside_its_driver(plan.setup)) is not None:
         return code
-    # Imported here: the library of the metrics takes 160 ms, which a wrong command line need not wait for.
-    from gputax.cli.client_run import run_client
-
     return run_client(plan, target_ns, address, port, as_json)
 
 
@@ -160,3 +171,121 @@ def _beside_its_driver(setup: Setup) -> int | None:
             return None
         code = run_program((sys.executable, "-m", "gputax", *words_given()), variables)
     return code if code >= 0 else 128 - code
+
+
+def run_client(plan: TenantPlan, target_ns: int, address: str, port: int, as_json: bool) -> int:
+    """Serve metrics, run the tenant until its end, print its summary; the summary comes before an error, too."""
+    # Imported here: the library of the metrics takes 160 ms, which a wrong command line need not wait for.
+    from gputax.report.tenant_summary import Summary, one_line
+    from gputax.worker.tenant.client import Course
+    from gputax.worker.tenant.metrics import MetricsServer, TenantMetrics
+    from gputax.worker.tenant.tally import Tally
+
+    metrics = TenantMetrics(Tally(target_ns))
+    server = MetricsServer(metrics, address, port)  # before the model is loaded: a port in use is reported at once
+    course, progress = Course(), TenantProgress()
+    try:
+        progress.say(f"metrics at {server.url}")
+        with _signals() as signals:
+            tenant = TenantThread(plan, metrics, course, signals, progress)
+            tenant.start()
+            try:
+                while not signals.over.wait(progress.interval_s):
+                    progress.show(metrics.tally, course)
+            finally:  # also where nobody reads our stderr any more
+                signals.halt.order()
+                tenant.join()
+        progress.clear()
+        counts = metrics.tally.counts()
+        if tenant.error is None or counts.runs:
+            summary = Summary.of(plan, metrics.tally, course, server.url, signals.ended_by, tenant.error)
+            click.echo(summary.to_json() if as_json else one_line(summary))
+        if tenant.error is not None:
+            raise tenant.error
+    finally:
+        server.close()
+    return 0
+
+
+class Signals:
+    """The first signal requests a stop, the second ends the process: the engine may hang in a call."""
+
+    def __init__(self) -> None:
+        self.halt, self.over = Halt(), Halt()
+        self.ended_by = "duration"
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Stop after the running inference, or at once."""
+        name = signal.Signals(number).name
+        if self.halt.ordered:
+            os.write(2, f"\ngputax: {name} again: ended at once, the running inference is lost\n".encode())
+            os._exit(EXIT_INTERRUPTED)
+        self.ended_by = name
+        self.halt.order()
+        os.write(2, f"\ngputax: {name}: stopping after the running inference; again ends at once\n".encode())
+
+
+@contextmanager
+def _signals() -> Iterator[Signals]:
+    signals = Signals()
+    before = {number: signal.signal(number, signals.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signals.halt.close()
+        signals.over.close()
+
+
+class TenantThread(threading.Thread):
+    """Runs the tenant and keeps its exception for the main thread."""
+
+    def __init__(
+        self, plan: TenantPlan, metrics: TenantMetrics, course: Course, signals: Signals, progress: TenantProgress
+    ) -> None:
+        super().__init__(name="tenant", daemon=True)
+        self._work = (plan, metrics, course, signals.halt, progress.say)
+        self._over = signals.over
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Run to the end and signal that it has ended."""
+        try:
+            from gputax.worker.tenant.client import run_tenant
+
+            run_tenant(*self._work)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._over.order()
+
+
+class TenantProgress:
+    """Progress on stderr: a line every ten seconds, or on a terminal one line that is rewritten."""
+
+    def __init__(self) -> None:
+        self._line = Line(sys.stderr)
+        self.interval_s = LIVE_EVERY_S if self._line.terminal else LINE_EVERY_S
+        self._older = self._newer = (0.0, 0, 0)
+        self.clear = self._line.clear
+
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
+        self._line.say(f"gputax: {text}")
+
+    def show(self, tally: Tally, course: Course) -> None:
+        """Show how fast it was in the last seconds."""
+        from gputax.report.tenant_summary import progress_line
+
+        if not course.started_ns:
+            return
+        counts, now_s = tally.counts(), time.perf_counter()
+        if not self._newer[0]:
+            self._older = self._newer = (course.started_ns / 1e9, 0, 0)
+        # Between five and ten seconds back, so that a live line does not begin at zero again and again.
+        recent = now_s - self._newer[0] < LINE_EVERY_S / 2
+        then_s, runs, sum_ns = self._older if recent else self._newer
+        if not recent:
+            self._older, self._newer = self._newer, (now_s, counts.runs, counts.sum_ns)
+        self._line.show(progress_line(counts, counts.runs - runs, counts.sum_ns - sum_ns, now_s - then_s))

@@ -92,9 +92,9 @@ def duet(
     if as_json:
         click.echo(comparison.model_dump_json(indent=2))
     else:
-        from gputax.cli.results import show_results
+        from gputax.report.output import show_results
 
-        show_results(directory)
+        show_results(directory, sys.stdout)
     if any(warning.code == INTERRUPTED for warning in comparison.warnings):
         return Interrupted.exit_code
     return exit_code(comparison)

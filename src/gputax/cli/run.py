@@ -129,9 +129,9 @@ def _show(record: RunRecord, directory: Path, as_json: bool, result_block: bool)
     if as_json:
         click.echo(record.model_dump_json(indent=2))
     else:
-        from gputax.cli.results import show_results
+        from gputax.report.output import show_results
 
-        show_results(directory)
+        show_results(directory, sys.stdout)
     if result_block:
         sys.stderr.flush()
         click.echo(pod_log.result_block(record), nl=False)

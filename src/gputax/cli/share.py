@@ -239,6 +239,6 @@ def _show(record: SharingRecord, directory: Path, as_json: bool) -> None:
     if as_json:
         click.echo(record.model_dump_json(indent=2))
         return
-    from gputax.cli.results import show_results
+    from gputax.report.output import show_results
 
-    show_results(directory)
+    show_results(directory, sys.stdout)

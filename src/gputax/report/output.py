@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 from collections.abc import Collection
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TextIO, get_args
 
 from gputax import __version__
 from gputax.errors import ResultsError, UsageError, unknown_name
-from gputax.report.exporters.console_text import write_console
+from gputax.report.exporters.console_text import Screen, write_console
 from gputax.report.exporters.data_text import FIRST_COLUMNS, csv_text, json_text
 from gputax.report.exporters.html_page import html_page
 from gputax.report.exporters.markdown_text import MARKER, markdown_text
 from gputax.report.model import Report
+from gputax.report.sources import read_sources
+from gputax.report.story import build_report
 from gputax.report.svg import charts_available, standalone_svg
 from gputax.results.documents.comparison import COMPARISON_NAME
 from gputax.results.documents.run import RECORD_NAME
@@ -119,3 +121,18 @@ def is_ours(path: Path) -> bool:
     except OSError as error:
         raise disk_error(path, error) from error
     return any(sign in head for sign in SIGNS)
+
+
+def show_results(directory: Path, stream: TextIO) -> None:
+    """Write one screen of what was just measured, as `gputax report --format table` shows it, and where the rest is."""
+    screen = Screen(stream)
+    try:
+        write_console(build_report(read_sources([directory])), stream, "screen")
+    except ResultsError as error:  # nothing was measured: the verb's exit code says what that means
+        screen.say(error.what)
+    saved, details = f"Saved: {directory}", f"Details: gputax report {directory}"
+    if len(saved) + len(details) + 3 <= screen.width:
+        screen.say(f"{saved} · {details}")
+    else:
+        screen.say(saved)
+        screen.say(details)

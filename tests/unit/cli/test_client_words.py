@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from gputax.cli import client as module
 from gputax.cli.client import client, time_ns
-from gputax.cli.client_summary import Summary, one_line, progress_line
 from gputax.errors import EngineError, GputaxError, UsageError
 from gputax.plan.cells import Setup
+from gputax.report.tenant_summary import Summary, one_line, progress_line
 from gputax.worker.tenant.client import Course, TenantPlan
 from gputax.worker.tenant.tally import Tally
 

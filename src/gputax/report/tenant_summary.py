@@ -1,4 +1,4 @@
-"""What a tenant says of itself at its end, as one line or as JSON, and while it runs."""
+"""The summary of one tenant as a line or as JSON, and its line of progress."""
 
 from __future__ import annotations
 
