@@ -25,7 +25,7 @@ import numpy as np
 from bench.intervals import RESAMPLES, median_interval
 from gputax.plan.cells import Setup
 from gputax.worker.loads import closed_loop
-from gputax.worker.loads.quiet import quiet_interpreter
+from gputax.worker.loads.recording import quiet_interpreter
 from gputax.worker.preparation import Prepared, prepare
 from gputax.worker.tenant.info import tenant_labels
 from gputax.worker.tenant.metrics import MetricsServer, TenantMetrics

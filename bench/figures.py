@@ -25,7 +25,7 @@ from gputax.plan.load import Load
 from gputax.results.kinds import RUN
 from gputax.results.loadgen import parse_detail
 from gputax.results.store import read_document
-from gputax.worker.probes.cpu_allowance import cpu_allowance
+from gputax.worker.probes.limits import cpu_allowance
 
 PAIRS = 8
 # A run of seconds scatters by 5 % on shared cores.

@@ -16,7 +16,7 @@ from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
 from gputax.plan.engines import ENGINES as KINDS
 from gputax.plan.engines import parse_engine
 from gputax.plan.micro import OPERATIONS
-from gputax.worker.engines import driver_operations, load_engine
+from gputax.worker.engines import driver, load_engine
 from gputax.worker.engines.driver import verified_device
 from gputax.worker.engines.engine import Engine, EngineRequest
 from gputax.worker.engines.onnx import choose_provider, verified_provider
@@ -278,9 +278,9 @@ class TestDriver:
         assert free() == before
 
     def test_a_wrong_answer_fails_before_anything_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(driver_operations, "SCALE", 5.0)
-        real: Any = vars(driver_operations)["kernel_arguments"]
-        monkeypatch.setattr(driver_operations, "kernel_arguments", lambda out, a, b, scale: real(out, a, b, 4.0))
+        monkeypatch.setattr(driver, "SCALE", 5.0)
+        real: Any = vars(driver)["kernel_arguments"]
+        monkeypatch.setattr(driver, "kernel_arguments", lambda out, a, b, scale: real(out, a, b, 4.0))
         for workload in ("micro:operation", "micro:launch"):
             with pytest.raises(EngineError, match="the device computed a wrong result"):
                 load_engine("driver", request("driver", workload=workload))

@@ -134,7 +134,7 @@ def test_trap_8_our_figures_have_every_digit() -> None:
 
 
 def test_trap_9_the_timer_slack_is_one_nanosecond_while_load_is_applied() -> None:
-    from gputax.worker.loads.quiet import quiet_interpreter
+    from gputax.worker.loads.recording import quiet_interpreter
 
     slack = Path("/proc/self/timerslack_ns")
     before = slack.read_text()
@@ -146,7 +146,7 @@ def test_trap_9_the_timer_slack_is_one_nanosecond_while_load_is_applied() -> Non
 def test_trap_10_threads_switch_quickly_and_nothing_is_collected_while_load_is_applied() -> None:
     import gc
 
-    from gputax.worker.loads.quiet import SWITCH_INTERVAL_S, quiet_interpreter
+    from gputax.worker.loads.recording import SWITCH_INTERVAL_S, quiet_interpreter
 
     before = sys.getswitchinterval()
     with quiet_interpreter():

@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gputax.worker import isolation as isolation_host
 from gputax.worker import preparation
 from gputax.worker.engines.engine import EngineRequest, NoResponse
-from gputax.worker.isolation import host as isolation_host
-from gputax.worker.isolation.walls import attempt
+from gputax.worker.isolation import attempt
 from gputax.worker.main import main
 
 QUICK_S, SLOW_S = 0.010, 0.020

@@ -14,8 +14,7 @@ from gputax.worker.workloads import load_workload
 from gputax.worker.workloads.bert_large import BertSize, bert
 from gputax.worker.workloads.onnx_file import write_graph, write_weights
 from gputax.worker.workloads.resnet50 import ResNetSize, resnet
-from gputax.worker.workloads.seeded import parameter_values, seeded_state
-from gputax.worker.workloads.workload import Array, Workload
+from gputax.worker.workloads.workload import Array, Workload, parameter_values, seeded_state
 from gputax.worker.workloads.yolos_small import YolosSize, yolos
 
 with warnings.catch_warnings():

@@ -148,7 +148,7 @@ class Tour:
         from gputax.cli.doctor import examined
         from gputax.doctor.machine import diagnose, inspect_disk
         from gputax.plan.options import EnvironmentOptions
-        from gputax.worker.workloads.model_folder import models_folder
+        from gputax.worker.workloads.model_store import models_folder
 
         self._step("looking at the machine")
         facts, findings = examined("bare", EnvironmentOptions(), "auto")

@@ -20,7 +20,7 @@ from gputax.plan.environment import K8S, EnvironmentName
 from gputax.plan.micro import engine_for
 from gputax.plan.options import EnvironmentOptions, declared
 from gputax.text import counted, duration, percent
-from gputax.worker.workloads.model_folder import models_folder
+from gputax.worker.workloads.model_store import models_folder
 
 if TYPE_CHECKING:
     from gputax.results.documents.comparison import Resolution

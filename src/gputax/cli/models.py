@@ -14,7 +14,7 @@ from gputax.plan.options import OUTPUT, declared
 from gputax.text import byte_size
 
 if TYPE_CHECKING:
-    from gputax.worker.workloads.manifest import ModelFile
+    from gputax.worker.workloads.model_store import ModelFile
 
 # Elsewhere than on a terminal: one line per fifth, so that a log stays short.
 _PLAIN_STEPS = 5

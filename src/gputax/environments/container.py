@@ -17,7 +17,7 @@ from gputax.errors import GputaxError, PreflightError
 from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import CONTAINER
 from gputax.plan.options import EnvironmentOptions
-from gputax.worker.workloads.model_folder import models_folder
+from gputax.worker.workloads.model_store import models_folder
 
 ENGINES = ("docker", "podman")
 MODELS = "/models"

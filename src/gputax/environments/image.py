@@ -10,7 +10,7 @@ from gputax.environments.described import Described
 from gputax.errors import UsageError
 from gputax.kubernetes.objects import NATIVE, SOFTWARE_DIRECTORY
 from gputax.plan.driver import DriverChoice
-from gputax.worker.probes.cpu_allowance import cpu_allowance
+from gputax.worker.probes.limits import cpu_allowance
 
 NATIVE_VARIABLES = {"GPUTAX_NATIVE": NATIVE}
 SOFTWARE_SETTINGS = "GPUTAX_SOFT_"

@@ -123,7 +123,7 @@ class Worker:
 
                 return {"driver": driver_facts()}
             case "describe" if request.get("about") == "isolation":
-                from gputax.worker.isolation.walls import probe
+                from gputax.worker.isolation import probe
 
                 return {"isolation": probe(request)}
             case "describe" if request.get("about") == "clock":

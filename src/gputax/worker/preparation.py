@@ -16,7 +16,7 @@ from gputax.plan.engines import ENGINES, parse_engine
 from gputax.plan.notices import Notice
 from gputax.worker.engines import load_engine
 from gputax.worker.engines.engine import Engine, EngineRequest
-from gputax.worker.probes.cpu_allowance import cpu_allowance
+from gputax.worker.probes.limits import cpu_allowance
 from gputax.worker.samples import SampleArea
 
 Say = Callable[[str], None]

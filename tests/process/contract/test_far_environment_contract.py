@@ -20,7 +20,7 @@ from gputax.places import Places, environment_named
 from gputax.plan.cells import Setup
 from gputax.plan.load import Load
 from gputax.plan.options import EnvironmentOptions
-from gputax.worker.probes.cpu_allowance import cpu_allowance
+from gputax.worker.probes.limits import cpu_allowance
 from gputax.worker.protocol import decode_array
 
 # What a container engine does for us, without a container: the host's name and the number of CPUs are as asked for.

@@ -23,7 +23,7 @@ def run_python(code: str, join: Path | None = None) -> dict[str, object]:
 
 ALLOWANCE = """
 import json
-from gputax.worker.probes.cpu_allowance import cpu_allowance
+from gputax.worker.probes.limits import cpu_allowance
 print(json.dumps(cpu_allowance().to_dict()))
 """
 
@@ -62,7 +62,7 @@ def half_core() -> Iterator[Path]:
 
 THROTTLED = """
 import json, time
-from gputax.worker.probes.cpu_allowance import cpu_allowance
+from gputax.worker.probes.limits import cpu_allowance
 from gputax.worker.probes.disturbance import disturbances
 from gputax.worker.probes.telemetry import Telemetry
 telemetry = Telemetry(interval_s=0.1)

@@ -11,7 +11,7 @@ from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
 
 
 def test_a_crash_on_the_cpu_is_a_real_one_and_leaves_no_file(tmp_path: Path) -> None:
-    code = "from gputax.worker.engines.neighbour_cpu import segmentation_fault; segmentation_fault()"
+    code = "from gputax.worker.engines.neighbour import segmentation_fault; segmentation_fault()"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
     assert done.returncode == -signal.SIGSEGV
     assert list(tmp_path.iterdir()) == []

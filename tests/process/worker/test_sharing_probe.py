@@ -15,7 +15,7 @@ SOFTWARE = Path(__file__).resolve().parents[3] / "native/build/software"
 
 SCRIPT = """
 import ctypes, json
-from gputax.worker.probes.sharing import cuda_device
+from gputax.worker.probes.nvidia import cuda_device
 before = cuda_device()
 library = ctypes.CDLL("libcuda.so.1")
 uninitialised = cuda_device()

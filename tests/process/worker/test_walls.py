@@ -7,12 +7,12 @@ import subprocess
 import sys
 
 from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
-from gputax.worker.isolation.host import HostWalls
+from gputax.worker.isolation import HostWalls
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 OTHER = """
 import json, sys
-from gputax.worker.isolation.host import HostWalls
+from gputax.worker.isolation import HostWalls
 walls = HostWalls()
 print(json.dumps(walls.hold(bytes.fromhex(sys.argv[1]))), flush=True)
 sys.stdin.read()
@@ -52,7 +52,7 @@ def test_a_child_takes_memory_step_by_step_until_it_has_all_that_was_asked_for()
 
 def test_a_child_that_is_refused_memory_tells_how_much_it_got() -> None:
     code = (
-        "import json, resource; from gputax.worker.isolation.host import HostWalls;"
+        "import json, resource; from gputax.worker.isolation import HostWalls;"
         "resource.setrlimit(resource.RLIMIT_AS, (256 << 20, 256 << 20)); print(json.dumps(HostWalls().fill(1 << 30)))"
     )
     told = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
@@ -64,7 +64,7 @@ def test_a_child_that_is_refused_memory_tells_how_much_it_got() -> None:
 ON_THE_DEVICE = """
 import ctypes, json, sys
 ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
-from gputax.worker.isolation.driver import DriverWalls
+from gputax.worker.isolation import DriverWalls
 secret = bytes.fromhex(sys.argv[2])
 owner, other = DriverWalls(), DriverWalls()
 taken = owner.fill(64 << 20)

@@ -16,7 +16,7 @@ from gputax.errors import UsageError
 from gputax.plan.engines import parse_engine
 from gputax.worker.engines import load_engine
 from gputax.worker.engines.engine import Engine, EngineRequest
-from gputax.worker.engines.neighbour_cpu import LEAST_STREAM_BYTES, MOST_STREAM_BYTES, crashing, stream_bytes
+from gputax.worker.engines.neighbour import LEAST_STREAM_BYTES, MOST_STREAM_BYTES, crashing, stream_bytes
 
 
 def neighbour(kind: str, device: str = "cpu", threads: int = 2, **changes: Any) -> Engine:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gputax.errors import PreflightError
-from gputax.worker.probes.cgroups import Hierarchy, hierarchies
-from gputax.worker.probes.cpu_allowance import level_quota
 from gputax.worker.probes.files import read_fields, read_text
+from gputax.worker.probes.limits import Hierarchy, hierarchies, level_quota
 
 PREFIX = "gputax-share-"
 # With the kernel's default of 100 ms a quota causes stalls of up to 100 ms; with a tenth of it, a slower CPU.

@@ -19,7 +19,7 @@ from gputax.plan.techniques import Entitlement, Technique
 from gputax.sharing.bare.cpu_quota import WEIGHT, QuotaGroups, quota_of
 from gputax.sharing.bare.tenants import CommonProxy, CoreTenant, ProxyTenant, QuotaTenant
 from gputax.sharing.place import Say, Switched, Tenant
-from gputax.worker.probes.cpu_allowance import cpu_allowance
+from gputax.worker.probes.limits import cpu_allowance
 
 SOFTWARE, KERNEL_TIME = "software device", "GPUTAX_SOFT_KERNEL_US"
 NO_TIME_OF_ITS_OWN = (

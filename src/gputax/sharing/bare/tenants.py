@@ -28,8 +28,8 @@ from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import PROXY
 from gputax.sharing.bare.cpu_quota import Quota, QuotaGroup, QuotaGroups
 from gputax.sharing.place import Say
-from gputax.worker.probes.cpu_allowance import CpuAllowance
 from gputax.worker.probes.files import read_text
+from gputax.worker.probes.limits import CpuAllowance
 
 # For libraries that we do not configure ourselves; a spinning thread pool takes cores from the other tenants.
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}

@@ -2,15 +2,189 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from gputax.errors import PreflightError, UsageError
+import numpy as np
+import numpy.typing as npt
+
+from gputax.errors import EngineError, PreflightError, UsageError
 from gputax.plan.driver import SOFTWARE_DEVICE_NAME
-from gputax.plan.micro import OPERATIONS
-from gputax.worker.engines.driver_context import DriverContext, bindings_version
-from gputax.worker.engines.driver_operations import operation_run
+from gputax.plan.micro import ALLOCATION_BYTES, OPERATIONS, SMALL_COPY_BYTES, MicroOperation
+from gputax.worker.engines.driver_context import DriverContext, bindings_version, kernel_arguments
 from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
 from gputax.worker.probes.driver_library import loaded_library
+
+Run = Callable[[], None]
+FLOATS = SMALL_COPY_BYTES // 4
+THREADS_PER_BLOCK = 256
+LAUNCH_THREADS = 32
+SCALE = 3.0
+
+
+def operation_run(context: DriverContext, operation: MicroOperation, seed: int) -> tuple[Run, list[Any]]:
+    """Return the operation ready to run, and everything that must stay alive with it; a wrong result is an error."""
+    match operation.kind:
+        case "allocate":
+            return _allocate(context), []
+        case "synchronise":
+            return _synchronise(context), []
+        case "copy-in":
+            return _copy_in(context, operation.bytes_per_run, seed)
+        case "copy-out":
+            return _copy_out(context, operation.bytes_per_run, seed)
+        case "launch":
+            return _launch(context, seed)
+    return _operation(context, seed)
+
+
+def _allocate(context: DriverContext) -> Run:
+    allocate, free, failure = context.api.cuMemAlloc, context.api.cuMemFree, context.failure
+
+    def run() -> None:
+        code, pointer = allocate(ALLOCATION_BYTES)
+        if code:
+            raise failure("cuMemAlloc", code)
+        (code,) = free(pointer)
+        if code:
+            raise failure("cuMemFree", code)
+
+    return run
+
+
+def _synchronise(context: DriverContext) -> Run:
+    synchronize, failure = context.synchronize, context.failure
+
+    def run() -> None:
+        (code,) = synchronize()
+        if code:
+            raise failure("cuCtxSynchronize", code)
+
+    return run
+
+
+def _copy_in(context: DriverContext, size: int, seed: int) -> tuple[Run, list[Any]]:
+    host, back = _pattern(size, seed), np.zeros(size, dtype=np.uint8)
+    device, source = context.allocate(size), int(host.ctypes.data)
+    copy, synchronize, failure = context.api.cuMemcpyHtoD, context.synchronize, context.failure
+
+    def run() -> None:
+        (code,) = copy(device, source, size)
+        if code:
+            raise failure("cuMemcpyHtoD", code)
+        # A copy from pageable memory may return when it is staged; the operation ends when it has arrived.
+        (code,) = synchronize()
+        if code:
+            raise failure("cuCtxSynchronize", code)
+
+    run()
+    context.call("cuMemcpyDtoH", int(back.ctypes.data), device, size)
+    _require_equal(back, host, f"{size} bytes copied in and read back")
+    return run, [host]
+
+
+def _copy_out(context: DriverContext, size: int, seed: int) -> tuple[Run, list[Any]]:
+    host, back = _pattern(size, seed), np.zeros(size, dtype=np.uint8)
+    device, target = context.allocate(size), int(back.ctypes.data)
+    context.call("cuMemcpyHtoD", device, int(host.ctypes.data), size)
+    context.call("cuCtxSynchronize")
+    copy, failure = context.api.cuMemcpyDtoH, context.failure
+
+    def run() -> None:
+        (code,) = copy(target, device, size)
+        if code:
+            raise failure("cuMemcpyDtoH", code)
+
+    run()
+    _require_equal(back, host, f"{size} bytes copied in and read back")
+    return run, [back]
+
+
+class _Kernel:
+    """`touch` with its three buffers and the values that they must contain afterwards; it stops at 1024 floats."""
+
+    def __init__(self, context: DriverContext, count: int, seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        # Whole numbers: exact with and without a fused multiply-add.
+        self.a = generator.integers(0, 256, count).astype(np.float32)
+        self.b = generator.integers(0, 256, count).astype(np.float32)
+        self.out = np.zeros(count, dtype=np.float32)
+        self.expected = self.a * np.float32(SCALE) + self.b
+        self.bytes = count * 4
+        self.device_out, self.device_a, self.device_b = (context.allocate(self.bytes) for _ in range(3))
+        arguments, self.alive = kernel_arguments(self.device_out, self.device_a, self.device_b, SCALE)
+        threads = min(count, THREADS_PER_BLOCK)
+        self.launch_words = (context.kernel(), -(-count // threads), 1, 1, threads, 1, 1, 0, 0, arguments, 0)
+
+    def check(self) -> None:
+        _require_equal(self.out, self.expected, "a * 3 + b of the kernel")
+
+
+def _launch(context: DriverContext, seed: int) -> tuple[Run, list[Any]]:
+    kernel = _Kernel(context, LAUNCH_THREADS, seed)
+    context.call("cuMemcpyHtoD", kernel.device_a, int(kernel.a.ctypes.data), kernel.bytes)
+    context.call("cuMemcpyHtoD", kernel.device_b, int(kernel.b.ctypes.data), kernel.bytes)
+    launch, synchronize, failure = context.api.cuLaunchKernel, context.synchronize, context.failure
+    words = kernel.launch_words
+
+    def run() -> None:
+        (code,) = launch(*words)
+        if code:
+            raise failure("cuLaunchKernel", code)
+        (code,) = synchronize()
+        if code:
+            raise failure("cuCtxSynchronize", code)
+
+    run()
+    context.call("cuMemcpyDtoH", int(kernel.out.ctypes.data), kernel.device_out, kernel.bytes)
+    kernel.check()
+    return run, [kernel]
+
+
+def _operation(context: DriverContext, seed: int) -> tuple[Run, list[Any]]:
+    kernel = _Kernel(context, FLOATS, seed)
+    a, b, out = (int(array.ctypes.data) for array in (kernel.a, kernel.b, kernel.out))
+    device_a, device_b, device_out, size = kernel.device_a, kernel.device_b, kernel.device_out, kernel.bytes
+    copy_in, copy_out = context.api.cuMemcpyHtoD, context.api.cuMemcpyDtoH
+    launch, synchronize, failure = context.api.cuLaunchKernel, context.synchronize, context.failure
+    words = kernel.launch_words
+
+    def run() -> None:
+        (code,) = copy_in(device_a, a, size)
+        if code:
+            raise failure("cuMemcpyHtoD", code)
+        (code,) = copy_in(device_b, b, size)
+        if code:
+            raise failure("cuMemcpyHtoD", code)
+        (code,) = launch(*words)
+        if code:
+            raise failure("cuLaunchKernel", code)
+        (code,) = synchronize()
+        if code:
+            raise failure("cuCtxSynchronize", code)
+        (code,) = copy_out(out, device_out, size)
+        if code:
+            raise failure("cuMemcpyDtoH", code)
+
+    run()
+    kernel.check()
+    return run, [kernel]
+
+
+def _pattern(size: int, seed: int) -> npt.NDArray[np.uint8]:
+    words = np.random.PCG64(seed).random_raw(min(-(-size // 8), 1 << 16)).astype("<u8", copy=False).view(np.uint8)
+    return np.resize(words, size)
+
+
+def _require_equal(got: npt.NDArray[Any], expected: npt.NDArray[Any], what: str) -> None:
+    if not np.array_equal(got, expected):
+        wrong = int(np.count_nonzero(got != expected))
+        raise EngineError(
+            f"the device computed a wrong result: {what}: {wrong} of {len(expected)} values differ",
+            where="engine driver",
+            next_step="this device cannot be measured until it computes correctly",
+        )
+
 
 PROVIDER = "CUDA driver API"
 

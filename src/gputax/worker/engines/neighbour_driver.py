@@ -14,11 +14,9 @@ import numpy.typing as npt
 
 from gputax.errors import EngineError
 from gputax.plan.micro import OPERATIONS, MicroOperation
-from gputax.worker.engines.driver import PROVIDER, verified_device
+from gputax.worker.engines.driver import PROVIDER, operation_run, verified_device
 from gputax.worker.engines.driver_context import DriverContext
-from gputax.worker.engines.driver_operations import operation_run
-from gputax.worker.engines.neighbour import Work
-from gputax.worker.engines.neighbour_cpu import crashing
+from gputax.worker.engines.neighbour import Work, crashing
 
 Run = Callable[[], None]
 COPY_BYTES = 100_000_000

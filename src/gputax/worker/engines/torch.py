@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gputax.errors import PreflightError, UsageError, unknown_name
 from gputax.worker.engines.engine import EngineRequest, Samples
 from gputax.worker.workloads import load_workload
-from gputax.worker.workloads.seeded import seeded_state
+from gputax.worker.workloads.workload import seeded_state
 
 CAPTURE_WARMUP_RUNS = 3
 

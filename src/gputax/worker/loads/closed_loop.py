@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager
 
 from gputax.plan.load import Load
 from gputax.worker.engines.engine import Engine
-from gputax.worker.loads.quiet import quiet_interpreter
-from gputax.worker.loads.recording import Recording
+from gputax.worker.loads.recording import Recording, quiet_interpreter
 from gputax.worker.samples import SampleArea
 
 COLUMNS = ("start_ns", "end_ns", "samples")

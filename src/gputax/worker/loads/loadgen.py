@@ -16,8 +16,7 @@ from gputax.plan.load import QSL_SEED, SAMPLE_INDEX_SEED, SCHEDULE_SEED, Load
 from gputax.plan.notices import Notice
 from gputax.worker.engines.engine import Engine
 from gputax.worker.loads import sut
-from gputax.worker.loads.quiet import quiet_interpreter
-from gputax.worker.loads.recording import Int64Array, Recording
+from gputax.worker.loads.recording import Int64Array, Recording, quiet_interpreter
 from gputax.worker.samples import SampleArea
 
 LOG_NAMES = ("mlperf_log_summary.txt", "mlperf_log_detail.txt")

@@ -6,9 +6,9 @@ import importlib
 import time
 from typing import Any
 
-from gputax.worker.probes.cpu_allowance import cpu_allowance
 from gputax.worker.probes.disturbance import others_percent_of_core, steal_percent
 from gputax.worker.probes.host import host_facts, package_versions
+from gputax.worker.probes.limits import cpu_allowance
 from gputax.worker.probes.nvidia import device_facts
 from gputax.worker.probes.telemetry import Telemetry
 

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gputax.worker.probes.cgroups import hierarchies, own_cgroup_path
-from gputax.worker.probes.cpu_allowance import cpu_allowance
 from gputax.worker.probes.files import read_fields, read_int, read_text
+from gputax.worker.probes.limits import cpu_allowance, hierarchies, own_cgroup_path
 
 PACKAGES = (
     "gputax",

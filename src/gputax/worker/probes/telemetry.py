@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from gputax.worker.probes.cpu_allowance import current_affinity, throttling_levels
+from gputax.worker.probes.limits import current_affinity, throttling_levels
 from gputax.worker.probes.nvidia import GpuSample
 from gputax.worker.probes.series import RawSample, TelemetrySeries, to_series
 

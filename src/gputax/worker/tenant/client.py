@@ -15,7 +15,7 @@ from gputax.errors import EngineError
 from gputax.plan.cells import Setup
 from gputax.worker.halt import Halt
 from gputax.worker.loads import closed_loop, open_loop
-from gputax.worker.loads.quiet import quiet_interpreter
+from gputax.worker.loads.recording import quiet_interpreter
 from gputax.worker.preparation import Prepared, prepare
 from gputax.worker.tenant.info import pod_name, tenant_labels
 from gputax.worker.tenant.tally import Tally

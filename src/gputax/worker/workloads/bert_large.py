@@ -7,9 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from gputax.worker.workloads.graph_writer import GraphWriter
-from gputax.worker.workloads.seeded import integers
-from gputax.worker.workloads.transformer_graph import (
+from gputax.worker.workloads.graph import (
+    GraphWriter,
     LayerSize,
     attention_output,
     feed_forward,
@@ -17,7 +16,7 @@ from gputax.worker.workloads.transformer_graph import (
     linear,
     self_attention,
 )
-from gputax.worker.workloads.workload import Array, TensorSpec, Workload
+from gputax.worker.workloads.workload import Array, TensorSpec, Workload, integers
 
 # Added to the score of a masked token: its weight is exactly 0 after softmax, and float16 can represent it.
 _MASKED = -10000.0

@@ -11,18 +11,22 @@ from typing import Any
 
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.workloads import workload_facts
-from gputax.worker.workloads.manifest import (
+from gputax.worker.workloads.model_store import (
     Manifest,
     ModelFile,
     PinnedFile,
+    Progress,
     damage,
     described,
     file_sha256,
+    locked,
     manifest_path,
+    models_folder,
     read_manifest,
+    require_space,
+    storage_error,
     write_manifest,
 )
-from gputax.worker.workloads.model_folder import Progress, locked, models_folder, require_space, storage_error
 
 _TIMEOUT_S = 30.0
 _CHUNK = 1 << 20

@@ -10,8 +10,14 @@ from gputax.plan.cells import PRECISIONS
 from gputax.plan.workloads import WORKLOADS
 from gputax.worker.workloads import load_workload
 from gputax.worker.workloads.fetch import OFFICIAL, official_path
-from gputax.worker.workloads.manifest import Manifest, damage, manifest_path, model_path, read_manifest
-from gputax.worker.workloads.model_folder import models_folder
+from gputax.worker.workloads.model_store import (
+    Manifest,
+    damage,
+    manifest_path,
+    model_path,
+    models_folder,
+    read_manifest,
+)
 from gputax.worker.workloads.weights import DEFAULT_SEED, seeded_path
 
 

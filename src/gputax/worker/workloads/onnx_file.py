@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from gputax.worker.workloads.model_folder import Progress
+from gputax.worker.workloads.model_store import Progress
 from gputax.worker.workloads.workload import (
     FLOAT_TYPES,
     OPSET,

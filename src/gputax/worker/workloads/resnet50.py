@@ -8,9 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from gputax.worker.workloads.graph_writer import GraphWriter
-from gputax.worker.workloads.seeded import pixels
-from gputax.worker.workloads.workload import Array, TensorSpec, Workload
+from gputax.worker.workloads.graph import GraphWriter
+from gputax.worker.workloads.workload import Array, TensorSpec, Workload, pixels
 
 # Means that the official preprocessing subtracts from R, G and B; there is no scaling, so inputs span about ±150.
 CHANNEL_MEANS = (123.68, 116.78, 103.94)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gputax.worker.workloads.manifest import (
+from gputax.worker.workloads.model_store import (
     Manifest,
     ModelFile,
     PinnedFile,
+    Progress,
     damage,
     described,
+    locked,
     manifest_path,
+    models_folder,
     read_manifest,
+    require_space,
+    storage_error,
     write_manifest,
 )
-from gputax.worker.workloads.model_folder import Progress, locked, models_folder, require_space, storage_error
-from gputax.worker.workloads.seeded import parameter_values
-from gputax.worker.workloads.workload import Workload
+from gputax.worker.workloads.workload import Workload, parameter_values
 
 DEFAULT_SEED = 7
 # Space for the graph and the manifest next to the weights; BERT-Large's graph has 0.2 MB.

@@ -8,9 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from gputax.worker.workloads.graph_writer import GraphWriter
-from gputax.worker.workloads.seeded import pixels
-from gputax.worker.workloads.transformer_graph import (
+from gputax.worker.workloads.graph import (
+    GraphWriter,
     LayerSize,
     attention_output,
     feed_forward,
@@ -18,7 +17,7 @@ from gputax.worker.workloads.transformer_graph import (
     linear,
     self_attention,
 )
-from gputax.worker.workloads.workload import Array, TensorSpec, Workload
+from gputax.worker.workloads.workload import Array, TensorSpec, Workload, pixels
 
 # The published weights' image processor scales pixels to 0..1 and normalises them with these (ImageNet's).
 _CHANNEL_MEANS = (0.485, 0.456, 0.406)

@@ -19,7 +19,7 @@ from gputax.plan.techniques import TECHNIQUES
 from gputax.sharing.bare.cpu_quota import Quota, Throttling
 from gputax.sharing.bare.place import BareShared
 from gputax.sharing.bare.tenants import CoreTenant, QuotaTenant, cpu_seconds
-from gputax.worker.probes.cpu_allowance import CpuAllowance
+from gputax.worker.probes.limits import CpuAllowance
 
 MODEL = Setup("yolos-small")
 OPERATION = Setup("micro:operation", engine="driver", device="software")

@@ -8,7 +8,7 @@ import pytest
 
 from gputax.worker.workloads import load_workload
 from gputax.worker.workloads.bert_large import BertSize, bert
-from gputax.worker.workloads.manifest import ModelFile
+from gputax.worker.workloads.model_store import ModelFile
 from gputax.worker.workloads.resnet50 import ResNetSize, resnet
 from gputax.worker.workloads.weights import ensure
 from gputax.worker.workloads.workload import Workload

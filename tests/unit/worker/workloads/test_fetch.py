@@ -17,7 +17,7 @@ import pytest
 from gputax.errors import PreflightError, UsageError
 from gputax.worker.workloads import fetch as fetching
 from gputax.worker.workloads.fetch import OFFICIAL, OfficialFile, fetch, fetch_file, official_path
-from gputax.worker.workloads.manifest import manifest_path
+from gputax.worker.workloads.model_store import manifest_path
 
 CONTENT = bytes(range(256)) * 9000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -12,7 +12,7 @@ import pytest
 
 from gputax.errors import UsageError
 from gputax.worker.workloads import load_workload
-from gputax.worker.workloads.manifest import ModelFile
+from gputax.worker.workloads.model_store import ModelFile
 from gputax.worker.workloads.onnx_file import onnx_model
 from gputax.worker.workloads.weights import ensure
 from gputax.worker.workloads.workload import Workload

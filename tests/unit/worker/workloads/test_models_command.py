@@ -12,8 +12,8 @@ from gputax.cli.models import models as command
 from gputax.errors import PreflightError, UsageError
 from gputax.worker.workloads import fetch as fetching
 from gputax.worker.workloads import load_workload
-from gputax.worker.workloads.manifest import manifest_path
 from gputax.worker.workloads.model_list import list_models
+from gputax.worker.workloads.model_store import manifest_path
 from gputax.worker.workloads.weights import ensure, seeded_path
 
 

@@ -12,9 +12,8 @@ from onnx import TensorProto, helper
 
 from gputax.errors import PreflightError
 from gputax.worker.workloads import load_workload
-from gputax.worker.workloads.manifest import ModelFile
-from gputax.worker.workloads.onnx_header import read_onnx_header
-from gputax.worker.workloads.user_model import describe_user_model, user_model_sha256
+from gputax.worker.workloads.model_store import ModelFile
+from gputax.worker.workloads.user_model import describe_user_model, read_onnx_header, user_model_sha256
 
 FLOAT, HALF, INT64, INT32 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.INT32
 Declared = tuple[str, int, list[str | int | None] | None]

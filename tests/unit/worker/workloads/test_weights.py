@@ -21,8 +21,7 @@ import pytest
 
 from gputax.errors import PreflightError
 from gputax.worker.workloads import load_workload, onnx_file, weights
-from gputax.worker.workloads.manifest import ModelFile, manifest_path
-from gputax.worker.workloads.model_folder import models_folder
+from gputax.worker.workloads.model_store import ModelFile, manifest_path, models_folder
 from gputax.worker.workloads.weights import build, ensure, seeded_path
 from gputax.worker.workloads.workload import Workload
 
@@ -65,7 +64,7 @@ def test_the_graph_names_the_sha256_of_its_weights(small_bert: Workload, models:
 
 
 def test_weights_in_the_file_are_the_seeded_values(small_bert: Workload, models: Path) -> None:
-    from gputax.worker.workloads.seeded import seeded_state
+    from gputax.worker.workloads.workload import seeded_state
 
     stored = onnx.load(ensure(small_bert, seed=3).path).graph.initializer
     by_name = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in stored}

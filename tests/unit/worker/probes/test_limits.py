@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputax.worker.probes.cpu_allowance import CpuAllowance, cpu_allowance, throttling_levels
+from gputax.worker.probes.limits import CpuAllowance, cpu_allowance, throttling_levels
 
 Plant = Callable[[dict[str, str]], Path]
 V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 none rw,nsdelegate\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gputax.errors import WorkerError
-from gputax.worker.isolation import walls as isolation
-from gputax.worker.isolation.host import HostWalls, memory_limit
+from gputax.worker import isolation as isolation
+from gputax.worker.isolation import HostWalls, memory_limit
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 

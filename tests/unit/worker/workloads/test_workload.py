@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from gputax.worker.workloads import load_workload
-from gputax.worker.workloads.seeded import integers, parameter_values, seeded_state, ticks
-from gputax.worker.workloads.workload import Parameter, Workload
+from gputax.worker.workloads.workload import Parameter, Workload, integers, parameter_values, seeded_state, ticks
 
 
 def test_values_are_the_same_bytes_on_every_machine() -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputax.worker.probes.nvidia import device_facts
-from gputax.worker.probes.sharing import mps_facts
+from gputax.worker.probes.nvidia import device_facts, mps_facts
 
 
 def test_without_mps_there_is_nothing() -> None:

@@ -1,1 +1,0 @@
-"""Probes that try to reach another tenant's memory; nothing is judged here."""
