@@ -286,15 +286,21 @@ def compare(
     force: bool = False,
     command: str = "",
 ) -> Comparison:
-    """Compare results on disk: our directories, LoadGen's output, older JSON, text files and pod logs."""
+    """Compare results on disk: our directories, LoadGen's output, older JSON, text files and pod logs.
+
+    `k8s=FILE` says what a file is. One that cannot be compared is skipped with a warning, unless none is left.
+    """
     from gputax.plan.suites import wanted_budgets
 
     wanted = wanted_budgets(budgets, suite)
     from gputax.compare.document import compare_sources
+    from gputax.compare.given import named_path, read_given
     from gputax.results.importers.detect import read_source
 
-    first, *rest = (read_source(Path(path)) for path in (base, *others))
-    return compare_sources(first, rest, wanted, force=force, command=command)
+    environment, path = named_path(base)
+    first = read_source(path, environment)
+    rest, misfits = read_given(others)
+    return compare_sources(first, rest, wanted, force=force, command=command, misfits=misfits)
 
 
 def share_plan(

@@ -34,11 +34,11 @@ _FORMAT_OF_SUFFIX = {".html": "html", ".md": "markdown", ".json": "json", ".txt"
 
 
 @click.command(cls=Verb)
-@click.argument("base", type=click.Path(path_type=Path))
-@click.argument("others", nargs=-1, required=True, metavar="OTHER...", type=click.Path(path_type=Path))
+@click.argument("base")
+@click.argument("others", nargs=-1, required=True, metavar="OTHER...")
 @options(
     declared(
-        "budget", help="5%, latency_p99=2ms or proxy=3%; may be repeated. [default: the layer's own, and p99 +2 ms]"
+        "budget", help="5%, p99=2ms, k8s=1% or k8s:p99=1ms; may be repeated. [default: the layer's own; p99 +2 ms]"
     ),
     BUDGET_SUITE,
     own(
@@ -51,25 +51,26 @@ _FORMAT_OF_SUFFIX = {".html": "html", ".md": "markdown", ".json": "json", ".txt"
     own("force", "Show numbers of cells that are not comparable; they stay marked.", False, group=VERDICT),
 )  # fmt: skip
 def compare(
-    base: Path, others: tuple[Path, ...], budgets: tuple[str, ...], suite: str, format_name: str | None, as_json: bool,
+    base: str, others: tuple[str, ...], budgets: tuple[str, ...], suite: str, format_name: str | None, as_json: bool,
     target: str, overwrite: bool, force: bool,
 ) -> int:  # fmt: skip
     """Compare results on disk: what does each OTHER cost over BASE?
 
     Reads our result directories, LoadGen's output, older benchmark_results.json, texts such as `Throughput: 6,977
-    ops/sec`, and saved pod logs. Unpaired, so weaker than `gputax duet`. Exit code 0: all pass; 6: a budget is
-    exceeded; 7: something is inconclusive, not comparable or was not measured.
+    ops/sec`, and saved pod logs. `k8s=FILE` says what a file is, where neither its name nor an `Environment:` line
+    does. A file that does not fit is skipped with a warning. Unpaired, so weaker than `gputax duet`. Exit code 0: all
+    pass; 6: a budget is exceeded; 7: something is inconclusive, not comparable, skipped or was not measured.
     """
     wanted_budgets(budgets, suite)  # a wrong budget is refused before anything is read
     out = Path(target) if target else None
     format_name = _format(format_name, as_json, out)
     files = _files(out, format_name)
-    _refuse_overwriting(files, (base, *others), overwrite)
+    _refuse_overwriting(files, [Path(word.partition("=")[2] or word) for word in (base, *others)], overwrite)
     from gputax import api
 
     words = [word for text in budgets for word in ("--budget", text)]
     words += ["--suite", suite] * bool(suite) + ["--force"] * force
-    command = shlex.join(["gputax", "compare", str(base), *map(str, others), *words])
+    command = shlex.join(["gputax", "compare", base, *others, *words])
     comparison = api.compare(base, *others, budgets=budgets, suite=suite, force=force, command=command)
     for path, kind in files.items():
         _write(comparison, kind, path, overwrite)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXIT_BUDGET_EXCEEDED = 6
 EXIT_INCONCLUSIVE = 7
 # A cell that failed or is still missing cannot pass with the others.
-LACKING = ("unfinished", "failed-cell")
+LACKING = ("unfinished", "failed-cell", "skipped-file")
 
 
 @click.command(cls=Verb)

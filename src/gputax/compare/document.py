@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gputax import __version__
+from gputax.compare.given import Misfit
 from gputax.compare.matching import CellPair, match_cells
 from gputax.compare.rows import CellRows, Row, cell_rows
 from gputax.errors import ResultsError
@@ -26,23 +27,36 @@ from gputax.stats.verdicts import ALPHA, Claim, Judgement, judge_all, not_compar
 
 
 def compare_sources(
-    base: Source, others: Sequence[Source], budgets: Budgets, *, force: bool = False, command: str = ""
+    base: Source,
+    others: Sequence[Source],
+    budgets: Budgets,
+    *,
+    force: bool = False,
+    command: str = "",
+    misfits: Sequence[Misfit] = (),
 ) -> Comparison:
-    """Compare every other source with the base, and each difference with its budget."""
+    """Compare every other source with the base, and each difference with its budget.
+
+    A source that has nothing in common with the base joins the misfits: the others are compared, if there are any.
+    """
     base, *others = with_own_labels((base, *others))
+    misfits = list(misfits)
     notices = [Notice("unpaired", f"{UNPAIRED_NOTICE}; `gputax duet` is sharper")]
     compared: list[CellRows] = []
+    fitting: list[Source] = []
     for other in others:
-        pairs, unmatched = match_cells(base, other)
-        found = [cell_rows(base, other, pair, budgets) for pair in pairs]
-        if not any(cell.rows for cell in found):
-            raise ResultsError(
-                f"{base.label} and {other.label} have no metric in common" + _why(pairs, found),
-                where=f"{base.path}, {other.path}",
-                next_step="compare results of the same workload",
-            )
+        try:
+            found, unmatched = _compared(base, other, budgets)
+        except ResultsError as error:
+            misfits.append(Misfit(other.path, error))
+            continue
+        fitting.append(other)
         compared += found
         notices += unmatched
+    if not fitting:
+        raise misfits[0].error
+    others = fitting
+    notices += [misfit.notice for misfit in misfits]
     for source in (base, *others):
         notices += [Notice(notice.code, f"{source.label}: {notice.text}", notice.value) for notice in source.notices]
     notices += [notice for cell in compared for notice in cell.notices]
@@ -58,6 +72,18 @@ def compare_sources(
         metrics=judged_rows(rows, force),
         settings=_settings(rows, compared, force),
         warnings=tuple(dict.fromkeys(map(WarningRecord.of, notices))),
+    )
+
+
+def _compared(base: Source, other: Source, budgets: Budgets) -> tuple[list[CellRows], tuple[Notice, ...]]:
+    pairs, unmatched = match_cells(base, other)
+    found = [cell_rows(base, other, pair, budgets) for pair in pairs]
+    if any(cell.rows for cell in found):
+        return found, unmatched
+    raise ResultsError(
+        f"{base.label} and {other.label} have no metric in common" + _why(pairs, found),
+        where=f"{base.path}, {other.path}",
+        next_step="compare results of the same workload",
     )
 
 
@@ -109,6 +135,8 @@ def _side(source: Source) -> Side:
         format=source.format,
         fingerprint=dict(source.fingerprint),
         evidence=dict(source.evidence),
+        measured=source.measured,
+        measured_by=source.measured_by,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 BARE, SSH, CONTAINER, K8S = "bare", "ssh", "container", "k8s"
@@ -80,3 +81,43 @@ class EnvironmentName:
     def beyond(self, base: EnvironmentName) -> tuple[str, ...]:
         """Return the layers of this environment that `base` does not have."""
         return tuple(layer for layer in self.layers if layer not in base.layers)
+
+
+# Words for an environment in the names of people's files and in their `Environment:` lines.
+_PLACE_WORDS = {
+    K8S: re.compile(r"\b(?:k8s|kubernetes|kube|k3s|gke|pods?)\b"),
+    CONTAINER: re.compile(r"\b(?:container|docker|podman)\b"),
+}
+_LAYER_WORDS = {
+    PROXY: re.compile(r"\b(?:proxy|libvgpu|vgpu)\b"),
+    XEN: re.compile(r"\b(?:xen|hypervisor|domu)\b"),
+    "time-slicing": re.compile(r"\btime ?slicing\b"),
+    "mps": re.compile(r"\bmps\b"),
+    "mig": re.compile(r"\bmig\b"),
+}
+_BARE_WORDS = re.compile(r"\b(?:bare|baremetal|baseline|base|direct|native|host|local)\b")
+_DENIED = re.compile(r"\b(?:no|not|without)(?: \w+)?? (?:virtuali[sz]ation|isolation|hypervisor|xen|proxy|container)\b")
+# Xen and the sharing techniques are offered on Kubernetes only; a proxy also runs on the machine itself.
+_PLACE_OF_LAYER = {PROXY: BARE}
+
+
+def environment_in(text: str) -> str:
+    """Return the environment that a text describes, e.g. `k8s+xen` for `K8s pod → Xen hypervisor → GPU`; "" if none."""
+    first = text.split(",")[0].strip().lower()
+    if is_environment(first):
+        return first
+    words = _DENIED.sub("", " ".join(re.findall(r"[a-z0-9]+", text.lower())))
+    places = [place for place, pattern in _PLACE_WORDS.items() if pattern.search(words)]
+    layers = [layer for layer, pattern in _LAYER_WORDS.items() if pattern.search(words)]
+    if not places and not layers:
+        return BARE if _BARE_WORDS.search(words) else ""
+    bare = _BARE_WORDS.search(words) is not None
+    place = places[0] if places else BARE if bare else _PLACE_OF_LAYER.get(layers[0], K8S)
+    return "+".join((place, *layers))
+
+
+def is_environment(text: str) -> bool:
+    """Whether this is the name of an environment as gputax writes it: a known place and known layers."""
+    name = EnvironmentName.parse(text)
+    known_place = name.place in (BARE, CONTAINER, K8S) or (name.place == SSH and name.host != "")
+    return known_place and all(layer in LAYERS for layer in name.added)

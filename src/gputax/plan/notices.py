@@ -208,9 +208,19 @@ CATALOGUE: dict[str, Kind] = {
             "Measure that cell again.",
         ),
         Kind(
+            "skipped-file", "comparison", "file skipped",
+            "A file could not be read as a result, or has nothing in common with the base; the others were compared.",
+            "Read the reason; leave the file out, or measure it again.",
+        ),
+        Kind(
+            "environment-unclear", "comparison", "environment of a file unclear",
+            "The file's `Environment:` line and its name say different things.",
+            "Say it on the command line: k8s=FILE.",
+        ),
+        Kind(
             "unused-budget", "comparison", "budget not used",
-            "A budget on the command line names a metric that is not judged here.",
-            "Check its spelling; `gputax compare --help` lists the metrics.",
+            "A budget on the command line names a metric or an environment that is not judged here.",
+            "Check its spelling; the warning names it.",
         ),
         # Tenants.
         Kind(

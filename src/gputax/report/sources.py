@@ -175,7 +175,8 @@ def comparison_source(path: str, comparison: Comparison) -> ComparisonSource:
     """Return the comparison with the times that the files it compared name, as far as they are still there."""
     if comparison.kind == "duet":
         return ComparisonSource(path, comparison)
-    stamps = [_stamp_of(Path(side.source)) for side in comparison.sides if side.source]
+    # Documents of earlier versions do not have the time of their sides.
+    stamps = [side.measured or _stamp_of(Path(side.source)) for side in comparison.sides if side.source]
     return ComparisonSource(path, comparison, side_stamps=tuple(stamp for stamp in stamps if stamp))
 
 

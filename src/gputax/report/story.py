@@ -193,7 +193,10 @@ def _measured(sources: Sources) -> str:
         compared_at = wording.moment(max(source.comparison.timestamp for source in sources.comparisons))
         return f"at an unknown time (compared {compared_at})"
     moments = list(dict.fromkeys(wording.moment(stamp) for stamp in sorted(stamps)))
-    return moments[0] if len(moments) == 1 else f"{moments[0]} to {moments[-1]}"
+    span = moments[0] if len(moments) == 1 else f"{moments[0]} to {moments[-1]}"
+    sides = [side for source in sources.comparisons for side in source.comparison.sides]
+    undated = list(dict.fromkeys(side.label for side in sides if side.measured_by == "mtime"))
+    return f"{span} ({wording.some(undated)}: the time of the file, which has no date)" if undated else span
 
 
 def _with_names(report: Report) -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputax.places import ENVIRONMENTS
-from gputax.plan.environment import LAYERS, EnvironmentName
+from gputax.plan.environment import LAYERS, EnvironmentName, environment_in, is_environment
 
 parse = EnvironmentName.parse
 
@@ -48,3 +48,39 @@ def test_only_techniques_share_a_device() -> None:
 
 def test_every_layer_of_every_environment_is_known() -> None:
     assert {layer for name in ENVIRONMENTS for layer in parse(name).layers} <= set(LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("text", "environment"),
+    [
+        ("baseline_results", "bare"),
+        ("baseline", "bare"),
+        ("k8s-baseline-results", "k8s"),
+        ("with-gpu-proxy-results", "bare+proxy"),
+        ("k8s-with-proxy-results", "k8s+proxy"),
+        ("k8s-with-hypervisor-results", "k8s+xen"),
+        ("xen-results", "k8s+xen"),
+        ("Direct GPU access, no virtualization", "bare"),
+        ("Kubernetes Pod (Bare Metal)", "k8s"),
+        ("K8s pod (no isolation)", "k8s"),
+        ("With GPU Proxy (No Hypervisor)", "bare+proxy"),
+        ("Bare metal + GPU proxy", "bare+proxy"),
+        ("K8s pod → GPU proxy daemonset → GPU", "k8s+proxy"),
+        ("K8s pod → Xen hypervisor → GPU", "k8s+xen"),
+        ("ssh:me@gpu-1, on Tesla T4", "ssh:me@gpu-1"),
+        ("k8s+time-slicing, on Tesla T4", "k8s+time-slicing"),
+        ("docker", "container"),
+        ("run-7", ""),
+        ("database", ""),
+        ("proxyless", ""),
+        ("", ""),
+    ],
+)
+def test_an_environment_in_peoples_words(text: str, environment: str) -> None:
+    assert environment_in(text) == environment
+
+
+@pytest.mark.parametrize("name", [name for name in ENVIRONMENTS if ":" not in name])
+def test_every_environment_is_read_as_itself(name: str) -> None:
+    assert is_environment(name)
+    assert environment_in(name) == name

@@ -266,3 +266,14 @@ def test_files_without_a_date_are_not_given_that_of_their_comparison() -> None:
     undated = comparison(kind="compare", sides=(side("bare", source="base.txt"), side("k8s+proxy", source="k8s.txt")))
     text = report_on(undated).measured
     assert text == "at an unknown time (compared 2026-01-01 12:00 UTC)"
+
+
+def test_the_date_of_a_file_stays_when_the_file_is_gone() -> None:
+    dated = comparison(kind="compare", sides=(
+        side("bare", source="gone.txt", measured="2025-12-15"),
+        side("k8s", source="gone-too.txt", measured="2025-12-16T12:23:00+00:00"),
+    ))  # fmt: skip
+    assert report_on(dated).measured == "2025-12-15 to 2025-12-16 12:23 UTC"
+    undated = side("k8s", source="k.txt", measured="2025-12-16T12:23:00+00:00", measured_by="mtime")
+    text = report_on(dated.model_copy(update={"sides": (dated.sides[0], undated)})).measured
+    assert text == "2025-12-15 to 2025-12-16 12:23 UTC (k8s: the time of the file, which has no date)"

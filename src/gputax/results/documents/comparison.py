@@ -21,6 +21,10 @@ class Side(Document):
     device_label: str
     source: str = Field(description="directory or file it came from, or the command that measured it")
     format: str = Field(description="gputax, loadgen, older-json, text, pod-log or duet")
+    measured: str = Field(default="", description="when, in ISO 8601; empty if the document is the measurement")
+    measured_by: Literal["file", "mtime"] = Field(
+        default="file", description="mtime: the file has no date, and this is when it was written"
+    )
     fingerprint: dict[str, Any] = Field(default_factory=dict)
     evidence: dict[str, Any] = Field(default_factory=dict)
 

@@ -9,6 +9,7 @@ from gputax.errors import ResultsError
 from gputax.results.documents.comparison import COMPARISON_NAME
 from gputax.results.documents.run import RECORD_NAME
 from gputax.results.importers import loadgen_directory, older_json, pod_log, result_directory, text_results
+from gputax.results.importers.origin import with_origin
 from gputax.results.importers.place import Place
 from gputax.results.importers.source import Format, Source, printable
 
@@ -25,12 +26,12 @@ FORMATS: dict[Format, tuple[Recognises, Read]] = {
 }
 
 
-def read_source(path: Path) -> Source:
-    """Read the path in any known format, or say why it is not a result."""
+def read_source(path: Path, environment: str = "") -> Source:
+    """Read the path in any known format, or say why it is not a result; the environment is what the caller knows."""
     place = Place(path)
     for recognises, read in FORMATS.values():
         if recognises(place):
-            return read(place)
+            return with_origin(read(place), place, environment)
     raise ResultsError("no results in a known format", where=place.name, next_step=_advice(place))
 
 

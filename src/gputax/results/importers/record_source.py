@@ -54,6 +54,7 @@ def source_of_record(record: RunRecord, path: str, kind: Format, directory: Path
         fingerprint=writable(record.fingerprint),
         evidence=writable(record.evidence),
         notices=tuple(notices),
+        measured=printable(record.timestamp),
     )
 
 

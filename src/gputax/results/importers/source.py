@@ -84,6 +84,10 @@ class Source:
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
+    measured: str = ""
+    """When, in ISO 8601."""
+    measured_by: Literal["file", "mtime"] = "file"
+    """Whether the file says so, or it is only the time at which the file was written."""
 
 
 def printable(text: str, longest: int = LONGEST_NAME) -> str:

@@ -154,7 +154,7 @@ def test_a_saved_log_may_hold_several_summaries(tmp_path: Path) -> None:
     lines = ("Starting\n" + SERVER_SUMMARY + "next\n" + OFFLINE_SUMMARY).splitlines()
     path.write_text("\n".join(f"2026-01-01T00:00:00.000000001Z {line}" for line in lines))
     source = read_source(path)
-    assert (source.format, source.label) == ("loadgen", "baseline")
+    assert (source.format, source.label) == ("loadgen", "bare")
     assert [cell.scenario for cell in source.cells] == ["server", "offline"]
     assert source.cells[0].metrics["latency_p99"] == 9.24283
 

@@ -30,7 +30,7 @@ def written(directory: Path, data: Any) -> Path:
 
 def test_every_entry_becomes_a_cell(tmp_path: Path) -> None:
     source = read_source(written(tmp_path / "baseline", OLDER))
-    assert (source.format, source.label, source.device) == ("older-json", "baseline", "cuda")
+    assert (source.format, source.label, source.device) == ("older-json", "bare", "cuda")
     assert source.device_label == "GPU (Tesla T4)"
     offline, server, stream = source.cells
     assert (offline.scenario, offline.batch_size, dict(offline.metrics)) == ("offline", 32, {"throughput": 3450.0})

@@ -58,7 +58,7 @@ def read(tmp_path: Path):  # type: ignore[no-untyped-def]
 def test_a_markdown_list(read) -> None:  # type: ignore[no-untyped-def]
     source = read(KEY_METRICS)
     (cell,) = source.cells
-    assert (source.format, source.label) == ("text", "with-gpu-proxy-results")
+    assert (source.format, source.label) == ("text", "bare")
     assert dict(cell.metrics) == {
         "throughput": 7043, "latency_mean": 0.15, "latency_p99": 0.201, "host_to_device": 4.42, "device_to_host": 4.61,
     }  # fmt: skip
