@@ -199,11 +199,11 @@ def _begin(
 ) -> Plan | None:
     """Make or find the state; None where the results were downloaded already."""
     from gputax.deploy.begin import begin_state
-    from gputax.deploy.collection import at_home
+    from gputax.deploy.collection import is_collected
     from gputax.deploy.providers.registry import plan_of
 
     state = begin_state(provider, choices, deployment, seconds(chosen["idle_limit"], "--idle-limit"), rerun)
-    if at_home(deployment, state.run_id):
+    if is_collected(deployment, state.run_id):
         return None
     if provider == "gke":
         _check_gke(choices, fresh=not state.record("gpu-pool").ours)

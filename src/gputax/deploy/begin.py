@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gputax.deploy.collection import at_home, foreign_results
+from gputax.deploy.collection import foreign_results, is_collected
 from gputax.deploy.state import Deployment, State, StepRecord, now_text
 from gputax.errors import UsageError
 
@@ -29,11 +29,11 @@ def begin_state(
             )
         return _take(deployment, State(provider, new_run_id(), now_text(), choices, idle_limit_s))
     state = deployment.state
-    home = at_home(deployment, state.run_id)
-    if home and not rerun and not _place_differs(state, provider, choices):
+    collected = is_collected(deployment, state.run_id)
+    if collected and not rerun and not _place_differs(state, provider, choices):
         return state
     if state.destroyed_at:
-        if home and not rerun:
+        if collected and not rerun:
             raise UsageError(
                 "the directory contains results of an earlier deployment",
                 where=str(out),

@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gputax.deploy.plan import ApplyObjects, AwaitJob, CollectResults, JobSucceeded, ObjectsExist, ResultsAtHome, Step
+from gputax.deploy.plan import (
+    ApplyObjects,
+    AwaitJob,
+    CollectResults,
+    JobSucceeded,
+    ObjectsExist,
+    ResultsCollected,
+    Step,
+)
 from gputax.kubernetes.objects import GPU_RESOURCE, PodPlan, Size, job, namespace, suite_words
 
 # Measured: the quick suite takes under 90 s on two cores; runs of the standard size take 5 to 10 minutes.
@@ -78,7 +86,7 @@ def benchmark_steps(
             expected_s=start_s + run_s,
             within=within,
         ),
-        Step("collect", "Results collection", CollectResults(*where), ResultsAtHome(), expected_s=5),
+        Step("collect", "Results collection", CollectResults(*where), ResultsCollected(), expected_s=5),
     )
 
 

@@ -26,7 +26,7 @@ class Collected:
     cells: int
 
 
-def at_home(deployment: Deployment, run_id: str) -> bool:
+def is_collected(deployment: Deployment, run_id: str) -> bool:
     """Whether the complete record of this run is in the result directory."""
     try:
         marker = json.loads((deployment.path / "collected.json").read_text())

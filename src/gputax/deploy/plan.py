@@ -108,11 +108,11 @@ class JobSucceeded:
 
 
 @dataclass(frozen=True)
-class ResultsAtHome:
+class ResultsCollected:
     """The step is done when the record of this run is in the result directory."""
 
 
-Check = Answer | FileExists | ObjectsExist | GpusAllocatable | JobSucceeded | ResultsAtHome
+Check = Answer | FileExists | ObjectsExist | GpusAllocatable | JobSucceeded | ResultsCollected
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from gputax.deploy.access import Tools
-from gputax.deploy.collection import at_home, collect
+from gputax.deploy.collection import collect, is_collected
 from gputax.deploy.gpu_nodes import allocatable, await_gpus
 from gputax.deploy.job_watch import await_job, job_state
 from gputax.deploy.plan import (
@@ -28,7 +28,7 @@ from gputax.deploy.plan import (
     Step,
 )
 from gputax.deploy.state import Deployment, StepRecord, now_text
-from gputax.deploy.troubles import ABSENT, last_words, trouble_in
+from gputax.deploy.troubles import ABSENT, trouble_in, useful_line
 from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, ResultsError
 from gputax.kubernetes.client import ForbiddenError
 
@@ -73,7 +73,7 @@ class Runner:
             assert isinstance(step.action, ApplyObjects)
             found = {self._object(manifest) for manifest in step.action.objects}
             return next((each for each in ("going", "absent") if each in found), "done")
-        return _seen(at_home(self._deployment, self._run_id))
+        return _seen(is_collected(self._deployment, self._run_id))
 
     def _answer(self, check: Answer) -> Presence:
         finished = self._tools.ask(check.command)
@@ -267,7 +267,7 @@ class Runner:
 
     def _command_error(self, command: str, output: str) -> GputaxError:
         trouble = trouble_in(output)
-        words = last_words(output)
+        words = useful_line(output)
         fill = self._deployment.state.choices.get(self._plan.provider) or {}
         zone = str(fill.get("zone", "ZONE"))
         if trouble is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gputax.deploy.access import Tools
-from gputax.deploy.collection import at_home
+from gputax.deploy.collection import is_collected
 from gputax.deploy.cost import Cost, moment, spent
 from gputax.deploy.job_watch import pods_of
 from gputax.deploy.plan import AwaitJob, Manifest, Plan, Step
@@ -44,7 +44,7 @@ class Standing:
     cluster_words: str = ""
     log: tuple[str, ...] = ()
     pod_log: tuple[str, ...] = ()
-    results_home: bool = False
+    results_collected: bool = False
     last_event_at: str = ""
     at_work: bool = True
 
@@ -82,7 +82,7 @@ def standing(plan: Plan, deployment: Deployment, tools: Tools, now: datetime.dat
         cluster_words=words,
         log=tuple(deployment.log_tail(LOG_LINES)),
         pod_log=pod_log,
-        results_home=at_home(deployment, deployment.state.run_id),
+        results_collected=is_collected(deployment, deployment.state.run_id),
         last_event_at=str(events[-1]["at"]) if events else "",
         at_work=deployment.at_work(),
     )
@@ -180,7 +180,7 @@ def standing_data(standing: Standing) -> dict[str, Any]:
         "status": standing.word,
         "run_id": state.run_id,
         "results": standing.results,
-        "results_home": standing.results_home,
+        "results_home": standing.results_collected,
         "created_at": state.created_at,
         "destroyed_at": state.destroyed_at,
         "idle_s": round(standing.idle_s, 1),

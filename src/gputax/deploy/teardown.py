@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gputax.deploy.access import Tools
-from gputax.deploy.collection import at_home, collect
+from gputax.deploy.collection import collect, is_collected
 from gputax.deploy.job_watch import job_state
 from gputax.deploy.plan import (
     Answer,
@@ -26,7 +26,7 @@ from gputax.deploy.plan import (
 )
 from gputax.deploy.runner import Runner, await_namespace_gone, identity
 from gputax.deploy.state import Deployment, now_text
-from gputax.deploy.troubles import ABSENT, last_words
+from gputax.deploy.troubles import ABSENT, useful_line
 from gputax.errors import GputaxError, Interrupted
 from gputax.kubernetes.client import ForbiddenError
 from gputax.kubernetes.objects import APP, NAME_LABEL, RUN_LABEL
@@ -100,7 +100,7 @@ class Teardown:
         """Collect results that were not collected yet, if possible."""
         state = self._deployment.state
         action = self._plan.steps[-1].action
-        if not isinstance(action, CollectResults) or at_home(self._deployment, state.run_id):
+        if not isinstance(action, CollectResults) or is_collected(self._deployment, state.run_id):
             return
         if not state.record("job").ours or state.record("job").state == "undone":
             return
@@ -178,7 +178,7 @@ class Teardown:
         finished = self._tools.call(command, self._deployment.log)
         if finished.exit_code != 0 and not ABSENT.search(finished.output):
             raise GputaxError(
-                f"`{command.text().split(' --')[0]}` failed: {last_words(finished.output)}",
+                f"`{command.text().split(' --')[0]}` failed: {useful_line(finished.output)}",
                 where=str(self._deployment.log_path),
                 next_step=command.text(),
             )

@@ -76,7 +76,7 @@ def trouble_in(output: str) -> Trouble | None:
     return next((each for each in TROUBLES if re.search(each.pattern, output, re.IGNORECASE | re.DOTALL)), None)
 
 
-def last_words(output: str) -> str:
+def useful_line(output: str) -> str:
     """Return the most useful line: gcloud's ERROR line, or the last non-empty one."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR:", "error:", "Error"))]

@@ -12,7 +12,7 @@ from gputax.deploy.plan import Command
 from gputax.deploy.prices import Prices
 from gputax.deploy.processes import require_program
 from gputax.deploy.providers.gke import GkeChoices
-from gputax.deploy.troubles import last_words
+from gputax.deploy.troubles import useful_line
 from gputax.errors import PreflightError, UsageError
 
 _PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
@@ -55,7 +55,7 @@ def check_account(choices: GkeChoices, tools: Tools) -> None:
     project = tools.ask(Command(("gcloud", "projects", "describe", choices.project, "--format=value(lifecycleState)")))
     if project.exit_code != 0 or project.output != "ACTIVE":
         raise PreflightError(
-            f"the project {choices.project} cannot be used: {last_words(project.output)}",
+            f"the project {choices.project} cannot be used: {useful_line(project.output)}",
             where="gcloud projects describe",
             next_step="list your projects with gcloud projects list, and select one with --project",
         )
