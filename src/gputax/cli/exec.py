@@ -23,7 +23,7 @@ from gputax.plan.options import declared
 
 EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 126, 127
 # What a shell, a service or a scheduler sends to a program it started; the program decides, not we.
-PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
 
 
 @click.command(cls=Verb, context_settings={"ignore_unknown_options": True})
@@ -58,9 +58,9 @@ def exec_(environment: str, device: str, libcuda: str, command: tuple[str, ...])
 def run_program(command: tuple[str, ...], variables: Mapping[str, str]) -> int:
     """Run it on our own terminal and pipes; returns its exit code, negative for the signal that ended it."""
     try:
-        with _signals_passed_on() as passed_on:
+        with _signals_forwarded() as forwarder:
             process = subprocess.Popen(command, env=dict(variables))
-            passed_on.to(process.pid)
+            forwarder.to(process.pid)
             return process.wait()
     except FileNotFoundError:
         click.echo(f"gputax: {command[0]}: command not found", err=True)
@@ -70,21 +70,21 @@ def run_program(command: tuple[str, ...], variables: Mapping[str, str]) -> int:
         return EXIT_NOT_EXECUTABLE
 
 
-class PassedOn:
-    """Hands signals on to a process; those that come before it is known are kept for it."""
+class SignalForwarder:
+    """Forwards signals to a process; those that arrive before its start are queued."""
 
     def __init__(self) -> None:
         self._pid = 0
         self._early: list[int] = []
 
     def to(self, pid: int) -> None:
-        """Name the process."""
+        """Set the process and send it the queued signals."""
         self._pid = pid
         while self._early:
-            self.hand_on(self._early.pop(0), None)
+            self.forward(self._early.pop(0), None)
 
-    def hand_on(self, number: int, frame: FrameType | None) -> None:
-        """Send it on."""
+    def forward(self, number: int, frame: FrameType | None) -> None:
+        """Forward one signal."""
         if not self._pid:
             self._early.append(number)
             return
@@ -92,18 +92,18 @@ class PassedOn:
             os.kill(self._pid, number)
 
     def from_terminal(self, number: int, frame: FrameType | None) -> None:
-        """Send on what did not reach the program too: in the foreground of a terminal the whole group has got it."""
+        """Forward what did not reach the program itself: in the foreground of a terminal the whole group has got it."""
         if not in_foreground():
-            self.hand_on(number, frame)
+            self.forward(number, frame)
 
 
 @contextmanager
-def _signals_passed_on() -> Iterator[PassedOn]:
-    passed_on = PassedOn()
-    before = {number: signal.signal(number, passed_on.hand_on) for number in PASSED_ON}
-    before |= {number: signal.signal(number, passed_on.from_terminal) for number in (signal.SIGINT, signal.SIGQUIT)}
+def _signals_forwarded() -> Iterator[SignalForwarder]:
+    forwarder = SignalForwarder()
+    before = {number: signal.signal(number, forwarder.forward) for number in FORWARDED}
+    before |= {number: signal.signal(number, forwarder.from_terminal) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
-        yield passed_on
+        yield forwarder
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

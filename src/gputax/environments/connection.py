@@ -135,7 +135,7 @@ class WorkerConnection:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the last part of the worker's stderr."""
         return bytes(self._stderr[-2000:]).decode(errors="replace").strip()
 
@@ -224,7 +224,7 @@ class WorkerConnection:
         return f"{LAST_OUTPUT}: {self._words()}"
 
     def _words(self) -> str:
-        return self.last_words()[-600:] or "none"
+        return self.stderr_tail()[-600:] or "none"
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

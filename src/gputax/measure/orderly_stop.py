@@ -15,22 +15,22 @@ Halted = Callable[[], bool]
 @contextmanager
 def orderly_stop(after: str) -> Iterator[Halted]:
     """Yield a function that returns whether to stop; `after` names the step that is finished first."""
-    heard = False
+    requested = False
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        nonlocal heard
-        if heard:
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal requested
+        if requested:
             raise KeyboardInterrupt
-        heard = True
+        requested = True
         # Not with print: the signal may arrive during one.
         name = signal.Signals(number).name
         os.write(2, f"\ngputax: {name}: stopping after {after}; press again to stop now and keep nothing\n".encode())
 
     # A shell's background job ignores SIGINT; keep it ignored.
     handled = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, hear) for number in handled}
+    before = {number: signal.signal(number, handle) for number in handled}
     try:
-        yield lambda: heard
+        yield lambda: requested
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

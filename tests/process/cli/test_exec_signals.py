@@ -5,20 +5,20 @@ from __future__ import annotations
 import signal
 import subprocess
 
-from gputax.cli.exec import PassedOn
+from gputax.cli.exec import SignalForwarder
 
 
 def test_a_signal_before_the_program_is_known_reaches_it_afterwards() -> None:
-    passed_on = PassedOn()
-    passed_on.hand_on(signal.SIGTERM, None)
+    forwarder = SignalForwarder()
+    forwarder.forward(signal.SIGTERM, None)
     with subprocess.Popen(["sleep", "30"]) as process:
-        passed_on.to(process.pid)
+        forwarder.to(process.pid)
         assert process.wait(timeout=10) == -signal.SIGTERM
 
 
 def test_a_program_that_has_ended_is_no_error() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    passed_on = PassedOn()
-    passed_on.to(process.pid)
-    passed_on.hand_on(signal.SIGTERM, None)
+    forwarder = SignalForwarder()
+    forwarder.to(process.pid)
+    forwarder.forward(signal.SIGTERM, None)

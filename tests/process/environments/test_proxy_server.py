@@ -47,7 +47,7 @@ def test_one_that_does_not_obey_is_ended_all_the_same(scripted: Path, monkeypatc
         ("exec sleep 60", "no output"),
     ],
 )
-def test_one_that_does_not_start_is_told_by_its_last_words(scripted: Path, script: str, words: str) -> None:
+def test_one_that_does_not_start_is_reported_with_its_output(scripted: Path, script: str, words: str) -> None:
     scripted.write_text(f"#!/bin/sh\n{script}\n")
     with (
         pytest.raises(PreflightError, match=f"the GPU proxy did not start: .*{words}"),

@@ -139,7 +139,7 @@ def wait_until_ready(process: ChildProcess) -> dict[str, Any]:
         ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
         data = os.read(process.stdout.fileno(), 4096) if ready else b""
         if not data:
-            raise not_ready(_last_words(process))
+            raise not_ready(_stderr_at_end(process))
         line += data
     return read_ready(line)
 
@@ -164,7 +164,7 @@ def not_ready(words: str) -> PreflightError:
     )
 
 
-def _last_words(process: ChildProcess) -> str:
+def _stderr_at_end(process: ChildProcess) -> str:
     _end_process(process)
     assert process.stderr is not None
     with contextlib.suppress(OSError, ValueError):
