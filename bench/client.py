@@ -52,7 +52,7 @@ class Pair:
 
 
 class Scraper:
-    """Another process that scrapes when it is told to, as Prometheus would, and tells what each took."""
+    """Another process that scrapes on request, as Prometheus would, and reports what each took."""
 
     def __init__(self, port: int) -> None:
         self._process = subprocess.Popen(

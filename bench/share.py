@@ -31,10 +31,10 @@ WINDOW_S = 8.0
 
 
 def share_figures() -> dict[str, Any]:
-    """Return the worst overlap of all cells, and how many samples were told by workers and not found on disk."""
+    """Return the worst overlap of all cells, and how many samples were reported by workers and not found on disk."""
     setup = Setup("resnet50", threads=1, sample_count=1, max_batch=1)
     plan = SharePlan("bare", ("cpu-shared", "cpu-quota"), (TENANTS,), setup, repeats=REPEATS, window_s=WINDOW_S)
-    with tempfile.TemporaryDirectory() as directory, _cores(CORES), _listening() as told:
+    with tempfile.TemporaryDirectory() as directory, _cores(CORES), _listening() as reported:
         out = Path(directory) / "share"
         record = measure_sharing(ShareRequest(plan, out, optional=True), BareShared(), SilentView())
         if record.failures:
@@ -46,8 +46,8 @@ def share_figures() -> dict[str, Any]:
         "share_overlap_median": statistics.median(overlaps),
         "share_overlap_cells": overlaps,
         "share_tenants": TENANTS,
-        "share_samples": sum(told),
-        "share_lost_samples": sum(told) - stored,
+        "share_samples": sum(reported),
+        "share_lost_samples": sum(reported) - stored,
         "share_jain": {cell.cell: cell.jain for cell in record.cells},
         "share_valid_cells": sum(cell.valid for cell in record.cells),
     }
@@ -66,18 +66,18 @@ def _cores(count: int) -> Iterator[None]:
 @contextmanager
 def _listening() -> Iterator[list[int]]:
     """Write down how many rows each worker says that it recorded; the first run of all is dropped by design."""
-    told: list[int] = []
+    reported: list[int] = []
     real = WorkerConnection.call
 
     def call(self: WorkerConnection, op: str, **words: Any) -> dict[str, Any]:
         answer = real(self, op, **words)
         if op == "measure" and words["load"]["min_duration_s"] > 0:
-            told.append(int(answer["rows"]))
+            reported.append(int(answer["rows"]))
         return answer
 
     WorkerConnection.call = call  # type: ignore[method-assign]
     try:
-        yield told
+        yield reported
     finally:
         WorkerConnection.call = real  # type: ignore[method-assign]
 

@@ -47,11 +47,11 @@ class Plugin:
 
     def ListAndWatch(self, request: Any, context: Any) -> Iterator[Any]:
         """Tell the devices, and again when one changes."""
-        told: tuple[Device, ...] | None = None
+        sent: tuple[Device, ...] | None = None
         while context.is_active() and not self._ended.is_set():
             devices = self.devices()
-            if devices != told:
-                told = devices
+            if devices != sent:
+                sent = devices
                 yield messages.ListAndWatchResponse(
                     devices=[
                         messages.Device(ID=device.identity, health="Healthy" if device.healthy else "Unhealthy")

@@ -86,11 +86,11 @@ def _product_archive() -> Path:
             pip.write_text("[global]\nno-index = true\nfind-links = /wheels\ndisable-pip-version-check = true\n")
             options = ["--target=cpu", f"--build-arg=CPU_BASE={BASE_IMAGE}"]
             options += [f"--volume={wheels}:/wheels:ro", f"--volume={pip}:/etc/pip.conf:ro"]
-            told = _build(REPOSITORY, REPOSITORY / "docker/Dockerfile", PRODUCT_IMAGE, options)
+            output = _build(REPOSITORY, REPOSITORY / "docker/Dockerfile", PRODUCT_IMAGE, options)
         for old in cache_directory().glob("product-*.tar"):
             old.unlink()
         _save(PRODUCT_IMAGE, archive)
-        _prune(told)
+        _prune(output)
     return archive
 
 
@@ -149,16 +149,16 @@ def _build(context: Path, dockerfile: Path, name: str, options: Sequence[str]) -
                  f"--file={dockerfile}", f"--tag={name}", *options, context])  # fmt: skip
 
 
-def _prune(told: str) -> None:
+def _prune(output: str) -> None:
     """Remove what earlier builds left in our store. A layer that cannot go, because another stands on it, stays."""
     listed = json.loads(_run([*_buildah(), "images", "--all", "--no-trunc", "--json"]))
-    for image in obsolete(listed, told):
+    for image in obsolete(listed, output):
         subprocess.run([*_buildah(), "rmi", image], capture_output=True)
 
 
-def obsolete(images: Sequence[Mapping[str, Any]], told: str) -> list[str]:
+def obsolete(images: Sequence[Mapping[str, Any]], output: str) -> list[str]:
     """Return the ids of images without a name that the last build, by its own words, neither made nor took."""
-    used = tuple(re.findall(r"^--> (?:Using cache )?([0-9a-f]{10,64})$", told, flags=re.M))
+    used = tuple(re.findall(r"^--> (?:Using cache )?([0-9a-f]{10,64})$", output, flags=re.M))
     newest_first = sorted(images, key=lambda image: -int(image["created"]))
     ids = [str(image["id"]).removeprefix("sha256:") for image in newest_first if not image["names"]]
     return [each for each in ids if not each.startswith(used)] if used else []

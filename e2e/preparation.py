@@ -13,7 +13,7 @@ from e2e.timings import Timings
 
 
 def prepare(timings: Timings) -> None:
-    """Do what is not done yet; each part is told by its time."""
+    """Do what is not done yet; each part is printed with its time."""
     with timings.part("packages"):
         _install_packages()
     with timings.part("Kubernetes binaries"):

@@ -75,7 +75,7 @@ def end(pid: int, patience_s: float) -> None:
 
 
 def wait_until(what: str, ready: Callable[[], bool], layout: Layout, name: str, limit_s: float = 60) -> None:
-    """Poll until something holds; a daemon that dies meanwhile is told with the end of its log."""
+    """Poll until something holds; a daemon that dies meanwhile is reported with the end of its log."""
     deadline = time.monotonic() + limit_s
     while not ready():
         if pid_of(layout, name) is None:

@@ -127,8 +127,8 @@ def write_findings(findings: Iterable[Finding], environment: str, stream: TextIO
         if finding.fix_command:
             # A command is copied: it stays on one line.
             screen.line(f"    fix: {finding.fix_command}")
-    told = (f"{counts['ok']} ok", counted(counts["warn"], "warning"), counted(counts["fail"], "failure"))
-    screen.say(", ".join(told))
+    totals = (f"{counts['ok']} ok", counted(counts["warn"], "warning"), counted(counts["fail"], "failure"))
+    screen.say(", ".join(totals))
 
 
 def _show_resolution(environment: str, workload: str, engine: str, max_time: float, *, as_json: bool) -> None:

@@ -226,8 +226,8 @@ def _show_plan(plan: SharePlan, victim: str, aggressors: tuple[str, ...], as_jso
     from gputax.report.machine_tables import planned_table
 
     screen = Screen(sys.stdout)
-    told = [(part, cell_title(cell), expected_s(cell)) for part, cell in zip(parts, cells, strict=True)]
-    screen.table(planned_table(told))
+    planned = [(part, cell_title(cell), expected_s(cell)) for part, cell in zip(parts, cells, strict=True)]
+    screen.table(planned_table(planned))
     screen.say(
         f"{counted(len(cells), 'cell')}, at least {duration(total_s)}. A slow workload takes longer: 10 runs of the "
         "slowest tenant must fit, and each cell starts new processes. Nothing was measured."

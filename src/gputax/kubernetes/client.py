@@ -15,7 +15,7 @@ from gputax.kubernetes.refusals import ConflictError as ConflictError
 from gputax.kubernetes.refusals import ForbiddenError as ForbiddenError
 from gputax.kubernetes.refusals import NotFoundError as NotFoundError
 from gputax.kubernetes.refusals import UnreachableError
-from gputax.kubernetes.refusals import told as told
+from gputax.kubernetes.refusals import converted_errors as converted_errors
 
 FIELD_MANAGER = "gputax"
 WATCH_TRIES = 5
@@ -250,7 +250,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def _told(self, doing: str) -> Iterator[None]:
-        with told(doing, self.server, self.kubectl):
+        with converted_errors(doing, self.server, self.kubectl):
             yield
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gputax.errors import GputaxError
-from gputax.kubernetes.client import told
+from gputax.kubernetes.client import converted_errors
 from gputax.kubernetes.kubeconfig import http_client, load_config
 
 PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]
@@ -64,7 +64,7 @@ def run(context: str, namespace: str, pod: str, command: Sequence[str]) -> int:
     url = f"api/v1/namespaces/{namespace}/pods/{pod}/exec"
     try:
         with (
-            told(f"start a program in pod {pod}", str(config.cluster.server), _no_kubectl),
+            converted_errors(f"start a program in pod {pod}", str(config.cluster.server), _no_kubectl),
             http_client(config) as client,
             _connected(client, url, params) as socket,
         ):

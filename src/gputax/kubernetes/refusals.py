@@ -26,7 +26,7 @@ class UnreachableError(PreflightError):
 
 
 @contextlib.contextmanager
-def told(doing: str, server: str, kubectl: Any) -> Iterator[None]:
+def converted_errors(doing: str, server: str, kubectl: Any) -> Iterator[None]:
     """Convert the client's exceptions to our errors."""
     import httpx2
     from lightkube.core.exceptions import ApiError, ConfigError

@@ -9,10 +9,10 @@ from gputax.plan.techniques import TECHNIQUES, SharePlan
 from gputax.results.documents.base import WarningRecord, with_notices
 from gputax.sharing.place import KnowsAhead, SharedPlace
 
-LEFT_OUT = "technique-left-out"
+TECHNIQUE_SKIPPED = "technique-left-out"
 
 
-class LeftOut:
+class SkippedTechniques:
     """The skipped techniques and the reasons; a technique that was named is refused instead."""
 
     def __init__(self, plan: SharePlan, view: RunView, *, named: bool) -> None:
@@ -44,8 +44,8 @@ class LeftOut:
 
     def warnings(self, before: tuple[WarningRecord, ...]) -> tuple[WarningRecord, ...]:
         """Return a record's warnings, with those of an earlier start replaced by this one's."""
-        kept = tuple(each for each in before if each.code != LEFT_OUT)
-        return with_notices(kept, [Notice(LEFT_OUT, self._text(name)) for name in self._why])
+        kept = tuple(each for each in before if each.code != TECHNIQUE_SKIPPED)
+        return with_notices(kept, [Notice(TECHNIQUE_SKIPPED, self._text(name)) for name in self._why])
 
     def _text(self, technique: str) -> str:
         error = self._why[technique]

@@ -29,7 +29,7 @@ class EngineKind:
     takes_weights: bool = False
     """Whether `--weights` may name a file for it."""
     spins: bool = False
-    """Whether its threads spin while they wait, unless told not to."""
+    """Whether its threads spin while they wait, unless an option disables it."""
     internal: bool = False
     """Started by gputax itself and never by a user."""
     claim: str = ""

@@ -123,10 +123,12 @@ def cell_rows(cells: Sequence[Measured]) -> tuple[str, list[OverviewRow]]:
         text = f"{wording.number(value)} {'samples/s' if by_rate else 'ms'}{between}"
         rest = [("p50", benchmark.latency_p50_ms)] if by_rate else []
         rest += [("p90", benchmark.latency_p90_ms), ("p99", benchmark.latency_p99_ms)]
-        told = ", ".join(f"{name} {wording.number(each)} ms" for name, each in rest if wording.finite(each) is not None)
+        others = ", ".join(
+            f"{name} {wording.number(each)} ms" for name, each in rest if wording.finite(each) is not None
+        )
         rows.append(
             OverviewRow(
-                name=name, value=value, low=low, high=high, text=text, tip=f"{name}: {text}; {told}", beside=told,
+                name=name, value=value, low=low, high=high, text=text, tip=f"{name}: {text}; {others}", beside=others,
                 worst="" if benchmark.valid else wording.marked("fail").replace("fail", "not valid"),
                 worst_tone="" if benchmark.valid else "fail",
             )

@@ -137,14 +137,14 @@ def _model_row(cell: Measured) -> tuple[Cell, ...]:
     benchmark = cell.benchmark
     judged = _judgement(benchmark)
     verdict, _, bound = judged.text.partition(" (")
-    told = "; ".join(filter(None, (judged.detail, bound.rstrip(")"))))
+    detail = "; ".join(filter(None, (judged.detail, bound.rstrip(")"))))
     rate = _rate_cell(benchmark.throughput_samples_per_sec, _rate_bounds(cell))
     return (
         text_cell(wording.cell_title(benchmark.workload, cell.scenario, benchmark.batch_size, benchmark.tenants)),
         rate,
         *(_figure(value) for value in (benchmark.latency_mean_ms, *_percentiles(benchmark))),
         Cell(f"{benchmark.samples:,}", benchmark.samples),
-        dataclasses.replace(judged, text=verdict, detail=told),
+        dataclasses.replace(judged, text=verdict, detail=detail),
     )
 
 

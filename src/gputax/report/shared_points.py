@@ -99,16 +99,18 @@ def cell_reasons(cell: SharedCell) -> tuple[str, ...]:
     """Return why a cell does not count."""
     if cell.valid:
         return ()
-    told = cell.evidence.get("reasons")
-    found = [str(reason) for reason in told] if isinstance(told, list | tuple) else [str(told)] if told else []
+    reasons = cell.evidence.get("reasons")
+    found = (
+        [str(reason) for reason in reasons] if isinstance(reasons, list | tuple) else [str(reasons)] if reasons else []
+    )
     found += [warning.text for warning in cell.warnings]
     return tuple(dict.fromkeys(found)) or (NOT_PROVEN,)
 
 
 def neighbour_reason(row: NeighbourRow) -> str:
     """Return why a neighbour's row does not count; nothing for one that does."""
-    told = "; ".join(dict.fromkeys(warning.text for warning in row.warnings))
-    return "" if row.valid else told or NOT_PROVEN
+    texts = "; ".join(dict.fromkeys(warning.text for warning in row.warnings))
+    return "" if row.valid else texts or NOT_PROVEN
 
 
 def _directory(path: str) -> str:

@@ -75,8 +75,8 @@ EVIDENCE_NOTE = (
 def refused_table(experiment: Experiment) -> Table | None:
     """Return the cells that count for nothing, and why."""
     record = experiment.record
-    told = [(cell.cell, "invalid", "; ".join(cell_reasons(cell)), "") for cell in record.cells if not cell.valid]
-    told += [(failure.cell, "failed", failure.what, failure.next) for failure in record.failures]
+    problems = [(cell.cell, "invalid", "; ".join(cell_reasons(cell)), "") for cell in record.cells if not cell.valid]
+    problems += [(failure.cell, "failed", failure.what, failure.next) for failure in record.failures]
     columns = (
         Column("cell", "cell"),
         Column("state", "state"),
@@ -85,7 +85,7 @@ def refused_table(experiment: Experiment) -> Table | None:
     )
     rows = tuple(
         (text_cell(cell), text_cell(state, tone="fail"), text_cell(why), text_cell(next_step))
-        for cell, state, why, next_step in told
+        for cell, state, why, next_step in problems
     )
     title = experiment.titled("cells that do not count")
     # On the screen of the verb, the warnings say the same.
@@ -108,14 +108,14 @@ def cells_table(experiment: Experiment) -> Table | None:
 def _cell_row(cell: SharedCell, device: str) -> tuple[Cell, ...]:
     """Return one cell; of one that does not count no figure is shown."""
     check = cell.cross_check if cell.valid else None
-    told = (cell.aggregate_per_s, cell.jain) if cell.valid else (None, None)
+    values = (cell.aggregate_per_s, cell.jain) if cell.valid else (None, None)
     means = (None, None) if check is None else (check.ours_ms, check.prometheus_ms)
     return (
         text_cell(cell.cell),
         Cell("yes", True) if cell.valid else Cell("invalid", False, tone="fail"),
         number_cell(cell.window_s),
         number_cell(100.0 * cell.overlap_share),
-        *(number_cell(value) for value in told),
+        *(number_cell(value) for value in values),
         number_cell(cell.switched_s),
         *(number_cell(value) for value in means),
         _difference(None if check is None else check.difference_percent),
@@ -180,7 +180,7 @@ def evidence_table(experiment: Experiment) -> Table | None:
     """Return what proved each technique and the limits that it really set, one column per technique."""
     names = list(dict.fromkeys(cell.technique for cell in experiment.record.cells))
     facts = {name: _facts([cell for cell in experiment.record.cells if cell.technique == name]) for name in names}
-    order = list(dict.fromkeys(fact for told in facts.values() for fact in told))
+    order = list(dict.fromkeys(fact for each in facts.values() for fact in each))
     if not order:
         return None
     columns = (
@@ -211,9 +211,9 @@ def _flat(data: Mapping[str, Any], path: str) -> dict[str, str]:
 
 
 def _values(values: Iterable[str]) -> str:
-    told = list(values)
-    more = f" … ({len(told)} values)" if len(told) > MOST_VALUES else ""
-    return " / ".join(told[:MOST_VALUES]) + more if told else wording.DASH
+    listed = list(values)
+    more = f" … ({len(listed)} values)" if len(listed) > MOST_VALUES else ""
+    return " / ".join(listed[:MOST_VALUES]) + more if listed else wording.DASH
 
 
 def plan_table(experiment: Experiment) -> Table | None:
@@ -251,8 +251,8 @@ def sharing_section(experiments: Sequence[Experiment], known: Sequence[str], *, 
     if not tables and not charts:
         return None
     stripped, notes = notes_once(tuple(tables))
-    told = [_stand_ins(experiments), *(_conditions(each) for each in experiments)]
-    intro = "\n".join(text for text in told if text)
+    texts = [_stand_ins(experiments), *(_conditions(each) for each in experiments)]
+    intro = "\n".join(text for text in texts if text)
     return Section("sharing", "Tenants that share the device", intro, tuple(charts), stripped, notes)
 
 

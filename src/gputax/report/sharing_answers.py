@@ -32,12 +32,12 @@ def sharing_answers(experiments: Sequence[Experiment], *, name_device: bool) -> 
     found = []
     for each in experiments:
         place = each.title if len(experiments) > 1 else each.record.workload
-        told = [_sharing(each, place)] if each.points else []
+        facts = [_sharing(each, place)] if each.points else []
         if each.record.neighbours or each.record.isolation:
-            told.append(_neighbours(each, place))
-        if each.record.failures and not told:
-            told.append(Fact(f"{place}: nothing could be measured: {each.record.failures[0].what}", "fail"))
-        found += [Fact(f"On {each.device}, {fact.text}", fact.tone) if name_device else fact for fact in told]
+            facts.append(_neighbours(each, place))
+        if each.record.failures and not facts:
+            facts.append(Fact(f"{place}: nothing could be measured: {each.record.failures[0].what}", "fail"))
+        found += [Fact(f"On {each.device}, {fact.text}", fact.tone) if name_device else fact for fact in facts]
     return found
 
 
@@ -124,9 +124,9 @@ def _neighbours(experiment: Experiment, place: str) -> Fact:
     rows = [row for row in record.neighbours if row.valid and wording.finite(row.slowdown_percent.value) is not None]
     techniques = dict.fromkeys(row.technique for row in rows)
     worst = {name: _worst([row for row in rows if row.technique == name]) for name in techniques}
-    told = [text for text in worst.values() if text]
+    texts = [text for text in worst.values() if text]
     silent = [technique_title(name) for name, text in worst.items() if not text]
-    parts = [f"slowed most {wording.joined(told)}"] if told else []
+    parts = [f"slowed most {wording.joined(texts)}"] if texts else []
     parts += [f"no measurable slowdown under {wording.joined(silent)}"] if silent else []
     if record.neighbours and not rows:
         parts.append("no valid figure")
@@ -171,11 +171,11 @@ def _isolation(experiment: Experiment) -> tuple[str, int]:
     return "; ".join(parts), failed
 
 
-def _held(told: Sequence[bool | None]) -> tuple[str, int]:
-    tried, failed = [passed for passed in told if passed is not None], told.count(False)
-    if not told:
+def _held(checks: Sequence[bool | None]) -> tuple[str, int]:
+    tried, failed = [passed for passed in checks if passed is not None], checks.count(False)
+    if not checks:
         return "", 0
-    untried = f", {len(told) - len(tried)} not tried" if len(tried) < len(told) else ""
+    untried = f", {len(checks) - len(tried)} not tried" if len(tried) < len(checks) else ""
     if failed:
         return f"isolation is broken in {failed} of {wording.counted(len(tried), 'check')}{untried}", failed
     return (f"isolation held in {wording.counted(len(tried), 'check')}{untried}" if tried else "isolation not tried"), 0

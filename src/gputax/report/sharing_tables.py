@@ -281,8 +281,8 @@ def _entitlements(experiment: Experiment, label: str) -> str:
             by_text.setdefault(row.entitlement, []).append(f"{point.tenants}")
     if len(by_text) == 1:
         return f"{label}: each may use {next(iter(by_text))}."
-    told = "; ".join(f"{text} with {wording.joined(counts)}" for text, counts in by_text.items())
-    return f"{label}: each may use {told}." if told else ""
+    shares = "; ".join(f"{text} with {wording.joined(counts)}" for text, counts in by_text.items())
+    return f"{label}: each may use {shares}." if shares else ""
 
 
 def figure_cell(figure: SharedFigure, *, with_interval: bool = True) -> Cell:

@@ -60,14 +60,16 @@ def build_report(sources: Sources) -> Report:
     shared = experiments_of(sources.sharing)
     pairs = pairs_of(rows)
     answers = layer_answers(pairs)
-    told = sharing_answers(shared, name_device=len(_devices(sources)) > 1)
-    if not rows and not cells and not told and not _failures(sources):
+    shared_answers = sharing_answers(shared, name_device=len(_devices(sources)) > 1)
+    if not rows and not cells and not shared_answers and not _failures(sources):
         raise ResultsError(
             "nothing to report: nothing was measured here",
             where=", ".join(_places(sources)),
             next_step="finish the measurement: the same command resumes",
         )
-    table = answer_table(answers) if answers else _shared_answer(shared) if told else _run_answer(sources, cells)
+    table = (
+        answer_table(answers) if answers else _shared_answer(shared) if shared_answers else _run_answer(sources, cells)
+    )
     answered_by = "" if table is None else table.name
     known, techniques = series_labels(cells, sources.comparisons), techniques_of(shared)
     sections = (
@@ -84,11 +86,11 @@ def build_report(sources: Sources) -> Report:
         _ground_section(sources, shared),
     )
     sentences = [answer_sentence(answers)] if answers else []
-    sentences += told or ([] if answers else [_runs_sentence(sources, cells)])
+    sentences += shared_answers or ([] if answers else [_runs_sentence(sources, cells)])
     measured = _measured(sources)
     report = Report(
         overview=overview_of(answers, cells, shared, sources.comparisons, fallback=sentences[0], measured=measured),
-        question=_question(sources, answers, shared if told else ()),
+        question=_question(sources, answers, shared if shared_answers else ()),
         answer=sentences[0],
         more_answers=tuple(sentences[1:]),
         facts=facts_of(sources),

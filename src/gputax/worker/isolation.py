@@ -112,8 +112,8 @@ class HostWalls:
     def fill(self, most_bytes: int) -> dict[str, Any]:
         """Return the limit of our cgroup and, with `most_bytes`, let a child allocate until the kernel kills it."""
         limit, source = memory_limit(self._root)
-        told = {"told_bytes": limit, "source": source}
-        return {**told, **_filled_by_a_child(most_bytes)} if most_bytes else told
+        limits = {"told_bytes": limit, "source": source}
+        return {**limits, **_filled_by_a_child(most_bytes)} if most_bytes else limits
 
     def hold(self, secret: bytes) -> dict[str, Any]:
         """Keep the secret in this process's memory."""

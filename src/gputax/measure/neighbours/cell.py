@@ -195,8 +195,8 @@ class _Restart:
 
     def prove(self, place: SharedPlace, technique: Technique, result: CellResult) -> None:
         """Collect the evidence of both tenants after their last slot."""
-        told = [proven(each, self._device) for each in (self.victim.connection, self.neighbour.connection)]
-        evidences, described = [each.evidence for each in told], [each.described for each in told]
+        proofs = [proven(each, self._device) for each in (self.victim.connection, self.neighbour.connection)]
+        evidences, described = [each.evidence for each in proofs], [each.described for each in proofs]
         result.evidences.append(place.evidence(technique, evidences, described))
         result.aggressor_facts = self.neighbour.facts
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from gputax.errors import CellError, PreflightError
 from gputax.measure.experiment import Experiment
-from gputax.measure.left_out import LeftOut
 from gputax.measure.neighbours.cell import measure_beside, parts_of
 from gputax.measure.neighbours.isolation import judged_crash, try_isolation
 from gputax.measure.neighbours.record import (
@@ -24,6 +23,7 @@ from gputax.measure.neighbours.record import (
 )
 from gputax.measure.neighbours.rows import neighbour_row
 from gputax.measure.neighbours.slots import pairs_of, sample_columns
+from gputax.measure.skipped import SkippedTechniques
 from gputax.measure.view import RunView
 from gputax.plan.neighbours import AggressorKind, checked_kinds, checked_victim
 from gputax.plan.notices import Notice
@@ -85,8 +85,8 @@ class _Neighbours:
         self._request, self._place, self._view = request, place, view
         self._cells = request.cells()  # invalid requests are refused before the directory is created
         self._shown = shown_cells(request.plan, request.victim, len(request.kinds))
-        self._left_out = LeftOut(request.plan, view, named=not request.optional)
-        self._left_out.ask(place)
+        self._skipped = SkippedTechniques(request.plan, view, named=not request.optional)
+        self._skipped.ask(place)
         self._experiment = Experiment(
             SHARING,
             request.directory,
@@ -107,12 +107,12 @@ class _Neighbours:
         with experiment.running(self._shown, self._place):
             experiment.update(
                 command=request.command or experiment.record.command,
-                warnings=self._left_out.warnings(experiment.record.warnings),
+                warnings=self._skipped.warnings(experiment.record.warnings),
             )
-            for name in self._left_out.remaining:
+            for name in self._skipped.remaining:
                 if set(request.cells_of(name)) - done:
                     self._technique(TECHNIQUES[name], done)
-            experiment.finish([cell for name in self._left_out.remaining for cell in request.cells_of(name)])
+            experiment.finish([cell for name in self._skipped.remaining for cell in request.cells_of(name)])
         return experiment.record
 
     def _technique(self, technique: Technique, done: set[str]) -> None:

@@ -44,8 +44,8 @@ def try_isolation(place: SharedPlace, technique: Technique, plan: SharePlan, dev
         holder, reader = start(0), start(1)
         fills = ask.fills(holder, reader)
         place_held = ask(holder, "hold")
-        told = [proven(each, device) for each in (holder, reader)]
-        evidence = place.evidence(technique, [each.evidence for each in told], [each.described for each in told])
+        proofs = [proven(each, device) for each in (holder, reader)]
+        evidence = place.evidence(technique, [each.evidence for each in proofs], [each.described for each in proofs])
         attempts = ask.attempts(reader, place_held)
         control = ask.control(holder)
         for each in (holder, reader):
@@ -56,7 +56,7 @@ def try_isolation(place: SharedPlace, technique: Technique, plan: SharePlan, dev
         for each in started:
             each.end()
     rows = [
-        judged_quota(technique, family_of(device), fills, quota_of([each.evidence for each in told])),
+        judged_quota(technique, family_of(device), fills, quota_of([each.evidence for each in proofs])),
         judged_foreign_memory(technique, attempts, control=control),
     ]
     return [_unproven(row, evidence) for row in rows]
@@ -90,11 +90,11 @@ class _Asking:
         return fills
 
     def _host_fills(self, one: WorkerConnection, other: WorkerConnection) -> list[dict[str, Any]]:
-        told = [self(one, "fill"), self(other, "fill")]
-        limit = told[0].get("told_bytes")
-        if _own_limits(told) and limit is not None and limit <= MOST_FILLED_BYTES:
-            told[0] = self(one, "fill", most_bytes=limit + FILLED_BEYOND_BYTES)
-        return told
+        fills = [self(one, "fill"), self(other, "fill")]
+        limit = fills[0].get("told_bytes")
+        if _own_limits(fills) and limit is not None and limit <= MOST_FILLED_BYTES:
+            fills[0] = self(one, "fill", most_bytes=limit + FILLED_BEYOND_BYTES)
+        return fills
 
     def control(self, holder: WorkerConnection) -> bool:
         """Whether the owner can still read its own secret; an attempt may have broken its context or ended it."""

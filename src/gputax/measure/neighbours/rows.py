@@ -38,9 +38,9 @@ def neighbour_row(
     warnings += map(WarningRecord.of, notices)
     slowdown, tail = SharedFigure(value=None), None
     if not reasons:
-        slowdown, told = _slowdown(pairs, alone, beside)
+        slowdown, texts = _slowdown(pairs, alone, beside)
         tail = _tail(pairs)
-        warnings += [WarningRecord(code="pairs", text=text) for text in told]
+        warnings += [WarningRecord(code="pairs", text=text) for text in texts]
     return NeighbourRow(
         technique=technique,
         victim=victim,

@@ -88,7 +88,7 @@ def _released(plan: SharePlan, group: TenantGroup, view: RunView) -> Released:
     seconds = load_seconds(plan, len(group.tenants), slowest_ns)
     view.phase(stretched_text(plan, seconds, slowest_ns) or f"measuring for {seconds:.3g} s")
     load = Load("saturate", batch_size=plan.batch_size, min_duration_s=seconds, expected_latency_ns=max(1, slowest_ns))
-    return group.release(load, _Progress(len(group.tenants), seconds, view).told)
+    return group.release(load, _Progress(len(group.tenants), seconds, view).update)
 
 
 def load_seconds(plan: SharePlan, tenants: int, slowest_ns: int) -> float:
@@ -107,7 +107,7 @@ class _Progress:
         self._started = time.monotonic()
         self._lock = threading.Lock()
 
-    def told(self, number: int, done: int) -> None:
+    def update(self, number: int, done: int) -> None:
         """Take one tenant's count; called concurrently from the tenants' threads."""
         with self._lock:
             self._done[number] = done

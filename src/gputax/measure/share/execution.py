@@ -9,7 +9,6 @@ from typing import Any
 from gputax.environments.connection import LAST_OUTPUT
 from gputax.errors import CellError, GputaxError, PreflightError, UsageError
 from gputax.measure.experiment import Experiment
-from gputax.measure.left_out import LeftOut
 from gputax.measure.share.cell import SharedMeasurement, measure_shared_cell
 from gputax.measure.share.documents import (
     described_sharing,
@@ -20,6 +19,7 @@ from gputax.measure.share.documents import (
     shown_cell,
     shown_figures,
 )
+from gputax.measure.skipped import SkippedTechniques
 from gputax.measure.view import RunView
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
@@ -61,8 +61,8 @@ class ShareRun:
         self._switched: tuple[str, Switched] | None = None
         if not self._plan.cells():
             raise UsageError("exclusive needs one tenant, which is not in --tenants", next_step="add 1 to --tenants")
-        self._left_out = LeftOut(self._plan, view, named=not request.optional)
-        self._left_out.ask(place)
+        self._skipped = SkippedTechniques(self._plan, view, named=not request.optional)
+        self._skipped.ask(place)
         self._experiment = Experiment(
             SHARING,
             request.directory,
@@ -77,17 +77,17 @@ class ShareRun:
     def execute(self) -> SharingRecord:
         """Measure every missing cell."""
         experiment = self._experiment
-        cells = [cell for cell in self._plan.cells() if cell.technique not in self._left_out]
+        cells = [cell for cell in self._plan.cells() if cell.technique not in self._skipped]
         shown = [shown_cell(self._plan, cell) for cell in cells]
         done = experiment.done
         with experiment.running(shown, self._place):
-            self._note_left_out()
+            self._note_skipped()
             self._ask_prometheus()
             for number, cell in enumerate(cells, start=1):
-                if cell.id not in done and cell.technique not in self._left_out:
+                if cell.id not in done and cell.technique not in self._skipped:
                     with experiment.cell(cell.id, shown[number - 1], number):
                         self._one(cell)
-            experiment.finish([cell.id for cell in cells if cell.technique not in self._left_out])
+            experiment.finish([cell.id for cell in cells if cell.technique not in self._skipped])
         return experiment.record
 
     def _ask_prometheus(self) -> None:
@@ -99,16 +99,16 @@ class ShareRun:
             if silent is not None:
                 self._view.phase(f"WARNING: {silent.text}")
 
-    def _note_left_out(self) -> None:
-        self._experiment.update(warnings=self._left_out.warnings(self._experiment.record.warnings))
+    def _note_skipped(self) -> None:
+        self._experiment.update(warnings=self._skipped.warnings(self._experiment.record.warnings))
 
     def _one(self, cell: ShareCell) -> None:
         started_at = now_text()
         try:
             switched = self._switch(cell)
         except PreflightError as error:
-            self._left_out.add(cell.technique, error)
-            self._note_left_out()
+            self._skipped.add(cell.technique, error)
+            self._note_skipped()
             return
         try:
             measured = measure_shared_cell(

@@ -75,7 +75,7 @@ class TenantGroup:
         release_ns = now_ns + wait_ns
         agreed = dataclasses.replace(load, start_at_ns=release_ns)
         for number, view in enumerate(self._views):
-            view.told = None if progress is None else partial(progress, number)
+            view.on_progress = None if progress is None else partial(progress, number)
 
         def apply(number: int) -> Observation:
             return self.sessions[number].apply(agreed, self._stall_timeout_s or FIRST_RUN_STALL_S)
@@ -163,7 +163,7 @@ class _TenantView(SilentView):
 
     def __init__(self, view: RunView | None) -> None:
         self._view = view
-        self.told: Callable[[int], None] | None = None
+        self.on_progress: Callable[[int], None] | None = None
 
     def phase(self, text: str) -> None:
         """Forward the first tenant's messages."""
@@ -172,8 +172,8 @@ class _TenantView(SilentView):
 
     def progress(self, done: int, total: int) -> None:
         """Forward the number of samples done."""
-        if self.told is not None:
-            self.told(done)
+        if self.on_progress is not None:
+            self.on_progress(done)
 
 
 class _Watched:

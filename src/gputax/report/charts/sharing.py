@@ -108,7 +108,7 @@ def _rows(experiment: Experiment, measure: Measure) -> list[dict[str, Any]]:
         if value is None or (measure.fairness and point.tenants == 1):
             continue
         low, high = (None, None) if figure.ci95 is None else (wording.finite(bound) for bound in figure.ci95)
-        told = wording.measured(value, figure.ci95, measure.unit)
+        interval = wording.measured(value, figure.ci95, measure.unit)
         may = f", each may use {row.entitlement}" if row.entitlement else ""
         rows.append(
             {
@@ -117,7 +117,7 @@ def _rows(experiment: Experiment, measure: Measure) -> list[dict[str, Any]]:
                 "value": value,
                 "low": low,
                 "high": high,
-                "tip": f"{point.label}, {wording.counted(point.tenants, 'tenant')}: {told}{may}",
+                "tip": f"{point.label}, {wording.counted(point.tenants, 'tenant')}: {interval}{may}",
             }
         )
     return rows
@@ -210,8 +210,8 @@ def _cell(row: NeighbourRow) -> dict[str, Any]:
     if value is None:
         text = wording.DASH if row.valid else INVALID
         return _without_figure(technique, row.aggressor, text, neighbour_reason(row) or "no figure")
-    told = wording.overhead(value, row.slowdown_percent.ci95, "%")
-    short = told.split(" (")[0]
+    interval = wording.overhead(value, row.slowdown_percent.ci95, "%")
+    short = interval.split(" (")[0]
     unclear = not slowed(row.slowdown_percent)
     return {
         "technique": technique,
@@ -219,7 +219,7 @@ def _cell(row: NeighbourRow) -> dict[str, Any]:
         "step": "" if unclear else next(name for limit, name in STEPS if value <= limit),
         "unclear": unclear,
         "text": f"({short})" if unclear else short,
-        "tip": f"{technique}, {row.aggressor}: {told}{f', {NOT_DISTINGUISHABLE} from none' if unclear else ''}",
+        "tip": f"{technique}, {row.aggressor}: {interval}{f', {NOT_DISTINGUISHABLE} from none' if unclear else ''}",
     }
 
 

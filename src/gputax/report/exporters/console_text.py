@@ -39,9 +39,9 @@ Extent = Literal["answer", "screen", "all"]
 
 def width_of(stream: TextIO) -> int:
     """Return how many columns the stream has: COLUMNS, else those of its terminal, else 80."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isascii() and told.isdigit() and int(told):
-        return max(NARROWEST, int(told))
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdigit() and int(given):
+        return max(NARROWEST, int(given))
     try:
         columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except (OSError, ValueError):

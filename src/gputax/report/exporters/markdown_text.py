@@ -11,7 +11,7 @@ from gputax.report.wording import joined
 
 MARKER = "<!-- gputax report"
 # For the page and the CSV: a comment on a change is read by people who want the answer.
-LEFT_OUT = ("telemetry",)
+OMITTED_SECTIONS = ("telemetry",)
 # Hundreds of rows: behind a click, as on the page.
 FOLDED = ("tenants",)
 SPECIAL = re.compile(r"([\\`*_\[\]#|~!$])")
@@ -34,7 +34,7 @@ def markdown_text(report: Report, chart_files: Mapping[str, str] | None = None) 
     if report.warnings:
         parts += ["## Warnings", "\n".join(f"- {escaped(warning.text)}" for warning in report.warnings)]
     for section in report.sections:
-        if section.name in LEFT_OUT:
+        if section.name in OMITTED_SECTIONS:
             continue
         tables = [*(chart.table for chart in section.charts if chart.table is not None), *section.tables]
         if tables:

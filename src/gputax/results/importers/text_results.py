@@ -65,9 +65,9 @@ def read(place: Place) -> Source:
         _read_line(cells.setdefault(heading, _Cell(heading)), found[1], found[2], f"line {number}")
     kept = [cell for cell in cells.values() if cell.findings.metrics]
     if not kept:
-        told = [notice.text for cell in cells.values() for notice in cell.findings.notices]
+        notices = [notice.text for cell in cells.values() for notice in cell.findings.notices]
         raise ResultsError(
-            "no known metric in this text" + (f" ({'; '.join(told[:3])})" if told else ""),
+            "no known metric in this text" + (f" ({'; '.join(notices[:3])})" if notices else ""),
             where=place.name,
             next_step="a result directory, LoadGen logs, or lines such as `Throughput: 6,977 ops/sec`, `p99: 0.198 ms`",
         )
