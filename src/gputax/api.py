@@ -201,7 +201,7 @@ def duet_request(
         stall_timeout_s,
         command,
         injected=bool(engine_b),
-        named=frozenset(wanted.metrics),
+        named=wanted.named(a, b),
         workloads=workloads,
     )
 

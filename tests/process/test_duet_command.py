@@ -262,7 +262,7 @@ def test_an_old_answer_is_not_overwritten(gputax: Gputax, tmp_path: Path) -> Non
         (["bare", "bear"], "did you mean 'bare'?"),
         (["bare"], "Missing argument 'B'"),
         (["bare", "bare", "--budget", "lots"], "is not a budget"),
-        (["bare", "bare", "--budget", "p98=2ms"], "unknown metric or layer 'p98'"),
+        (["bare", "bare", "--budget", "p98=2ms"], "unknown metric, layer or environment 'p98'"),
         (["bare", "bare", "--width", "thin"], "is not a percentage"),
         (["bare", "bare", "--suite", "quik"], "did you mean 'quick'?"),
         (["bare", "bare", "--scenario", "sever"], "did you mean 'server'?"),

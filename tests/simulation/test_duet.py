@@ -290,6 +290,18 @@ def test_p99_is_refused_below_its_floor_and_decides_only_where_a_budget_names_it
     assert judged(data, named=("latency_p99",))["latency_p99"].decides is True  # type: ignore[attr-defined]
 
 
+def test_the_p99_budget_fits_the_size_of_a_request() -> None:
+    """+2 ms let an operation of 0.2 ms pass with +283 %."""
+    machine, short = Machine(6), Budget(10.0, "%", "test")
+    budgets = {**BUDGETS, "latency_p99": Budget(2.0, "ms", "test", for_short=short)}
+    for mean_ns, unit in ((0.2e6, "%"), (20e6, "ms")):
+        two, plan = (Simulated(machine, mean_ns), Simulated(machine, mean_ns)), DuetPlan(StopRule(0.5, 60, 60.0), 1e9)
+        data = run_duet(*two, Slot(2, 0), plan, machine.clock, lambda *_: None)
+        question = Question("resnet50", "single-stream", 1, "a", "b", budgets, "")
+        row = next(row for row in judge_duet(question, data).metrics if row.metric == "latency_p99")
+        assert row.budget_unit == unit
+
+
 def test_slots_too_short_for_a_percentile_are_said() -> None:
     data = duet(6, 0.0)[0]
     rows = judged(data, "server")

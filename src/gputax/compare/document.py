@@ -14,7 +14,7 @@ from gputax.compare.given import Misfit
 from gputax.compare.matching import CellPair, match_cells
 from gputax.compare.rows import CellRows, Row, cell_rows
 from gputax.errors import ResultsError
-from gputax.plan.budgets import Budgets, unused_budgets
+from gputax.plan.budgets import Budgets, unused_scopes
 from gputax.plan.comparability import Value, differences
 from gputax.plan.notices import Notice
 from gputax.results.documents.base import WarningRecord
@@ -61,7 +61,7 @@ def compare_sources(
         notices += [Notice(notice.code, f"{source.label}: {notice.text}", notice.value) for notice in source.notices]
     notices += [notice for cell in compared for notice in cell.notices]
     rows = [row for cell in compared for row in cell.rows]
-    notices += unused_budgets(budgets.metrics, (row.metric.name for row in rows))
+    notices += unused_scopes(budgets, [(base.environment, other.environment) for other in others])
     return Comparison(
         kind="compare",
         gputax_version=__version__,
@@ -78,6 +78,10 @@ def compare_sources(
 def _compared(base: Source, other: Source, budgets: Budgets) -> tuple[list[CellRows], tuple[Notice, ...]]:
     pairs, unmatched = match_cells(base, other)
     found = [cell_rows(base, other, pair, budgets) for pair in pairs]
+    judged = {row.metric.name for cell in found for row in cell.rows}
+    demanded = budgets.demanded(base.environment, other.environment) - judged
+    if demanded and judged:
+        found = [cell_rows(base, other, pair, budgets, demanded) for pair in pairs]
     if any(cell.rows for cell in found):
         return found, unmatched
     raise ResultsError(

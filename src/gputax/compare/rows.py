@@ -14,7 +14,7 @@ from gputax.compare.matching import CellPair
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budget, Budgets
 from gputax.plan.comparability import Difference, differences, unchecked
-from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE, Metric, judged_metrics
+from gputax.plan.metrics import BATCHED, METRICS, OVER_BOUND_SHARE, Metric, judged_metrics
 from gputax.plan.micro import MICRO, is_micro
 from gputax.plan.notices import Notice
 from gputax.results.importers.source import UNKNOWN, CellSamples, Source, SourceCell
@@ -61,20 +61,31 @@ class CellRows:
     """Metrics that both sides have and that are not judged in this scenario."""
 
 
-def cell_rows(base: Source, other: Source, pair: CellPair, budgets: Budgets) -> CellRows:
-    """Compare two cells by every metric that their scenario is judged by, or that a budget names."""
+def cell_rows(
+    base: Source, other: Source, pair: CellPair, budgets: Budgets, demanded: frozenset[str] = frozenset()
+) -> CellRows:
+    """Compare two cells by every metric that their scenario is judged by, or that a budget names.
+
+    `demanded` are named by budgets and judged in no cell: they get a row in any scenario, if only with a reason.
+    """
     found = differences(pair.base.conditions, pair.other.conditions)
     told = _cell_notices(base, other, pair, found)
     scenario = pair.base.scenario if pair.base.scenario != UNKNOWN else pair.other.scenario
-    judged = judged_metrics(MICRO if is_micro(pair.base.workload) else scenario, budgets.metrics)
+    asked = budgets.named(base.environment, other.environment)
+    judged = judged_metrics(
+        MICRO if is_micro(pair.base.workload) else scenario, (each for each in METRICS if each in asked)
+    )
+    judged += tuple(name for name in METRICS if name in demanded and name not in judged)
     series = _both_series(base, other, pair)
     rows: list[Row] = []
     left_out: list[Notice] = []
     for name in judged:
         metric = METRICS[name]
         compared = _compared(metric, base, other, pair, series)
-        budget = budgets.for_metric(base.environment, other.environment, name)
-        named = name in budgets.metrics
+        budget = budgets.for_metric(base.environment, other.environment, name).at(_typical_ms(pair.base))
+        named = name in asked
+        if named and compared.base_value is None and not compared.obstacle:
+            compared = Compared(None, None, obstacle=_absent(metric, base, other, scenario))
         if compared.base_value is None and not compared.refused and not named:
             if compared.obstacle:
                 text = f"not judged: {metric.title} of {pair.base.title}: {compared.obstacle}"
@@ -86,6 +97,19 @@ def cell_rows(base: Source, other: Source, pair: CellPair, budgets: Budgets) -> 
     if not rows:
         left_out += told  # no row would carry them
     return CellRows(tuple(rows), tuple(left_out), tuple(_not_judged(base, other, pair, judged)))
+
+
+def _typical_ms(cell: SourceCell) -> float | None:
+    """Return how long a request takes, as far as the source says."""
+    names = ("latency_p50", "latency_mean", "latency_p90", "latency_p95", "latency_p99")
+    return next((cell.metrics[name] for name in names if name in cell.metrics), None)
+
+
+def _absent(metric: Metric, base: Source, other: Source, scenario: str) -> str:
+    why = f"neither {base.label} nor {other.label} has it"
+    if scenario in BATCHED and metric.unit == "ms":
+        return f"{why}: requests of {scenario} are not timed one by one"
+    return why
 
 
 def _both_series(base: Source, other: Source, pair: CellPair) -> tuple[CellSeries, CellSeries] | str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gputax.errors import UsageError, unknown_name
-from gputax.plan.environment import LAYERS, EnvironmentName
+from gputax.plan.environment import LAYERS, EnvironmentName, is_environment
 from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
 from gputax.plan.notices import Notice
 
@@ -25,11 +25,22 @@ class Budget:
     value: float
     unit: BudgetUnit
     source: str
+    for_short: Budget | None = None
+    """What applies to requests shorter than `SHORT_REQUEST_MS` instead; None: the same."""
+
+    def at(self, request_ms: float | None) -> Budget:
+        """Return the budget for requests that typically take this long on the base side."""
+        short = request_ms is not None and request_ms < SHORT_REQUEST_MS
+        return self.for_short if short and self.for_short is not None else self
 
 
 # For layers without their own budget (`LAYERS`).
 DEFAULT_BUDGET_PERCENT = 5.0
 P99_BUDGET_MS = 2.0
+# Two milliseconds are 17 % of a model's p99 of 12 ms, and ten times the p99 of an operation of 0.2 ms. Below this, a
+# tail may grow by twice the percentage that the layer may cost: less than what 2 ms allow a model.
+SHORT_REQUEST_MS = 1.0
+P99_SHORT_FACTOR = 2.0
 METRIC_BUDGETS: dict[str, Budget] = {
     "latency_p99": Budget(P99_BUDGET_MS, "ms", "p99 may grow by 2 ms"),
     # MLPerf allows 1 % late server queries in total; a single layer may not use more than that.
@@ -45,10 +56,11 @@ SYNONYMS = {
     "p95": "latency_p95",
     "p99": "latency_p99",
     "kubernetes": "k8s",
+    "hypervisor": "xen",
 }
 _MS: dict[str, float] = {"ms": 1.0, "us": 1e-3, "µs": 1e-3, "μs": 1e-3, "s": 1e3}
 _AMOUNT = re.compile(r"\+?\s*(\d+(?:\.\d+)?)\s*(%|ms|us|µs|μs|s)")
-_EXAMPLES = "e.g. --budget 5%, --budget latency_p99=2ms, --budget proxy=3%"
+_EXAMPLES = "e.g. --budget 5%, --budget p99=2ms, --budget proxy=3%, --budget k8s:p99=1ms"
 
 
 @dataclass(frozen=True)
@@ -57,17 +69,37 @@ class Budgets:
 
     metrics: Mapping[str, Budget] = field(default_factory=dict)
     layers: Mapping[str, Budget] = field(default_factory=dict)
+    """By layer (`proxy`) or environment (`k8s+proxy`)."""
     general: Mapping[str, Budget] = field(default_factory=dict)
     """Budgets without a name, by unit: `5%` replaces every default in percent, `2ms` every default in milliseconds."""
+    scoped: Mapping[tuple[str, str], Budget] = field(default_factory=dict)
+    """By layer or environment, and metric: `k8s:latency_p99`. A layer's is that of environments with it on top."""
 
     def for_metric(self, base: str, other: str, metric: str) -> Budget:
         """Return the budget of `metric` from `base` to `other`; the most specific one wins."""
+        for scope in _scopes(base, other):
+            if (scope, metric) in self.scoped:
+                return self.scoped[scope, metric]
         if metric in self.metrics:
             return self.metrics[metric]
-        default = METRIC_BUDGETS.get(metric)
-        if default is not None:
-            return self._general_for(metric) or default
-        added = EnvironmentName.parse(other).beyond(EnvironmentName.parse(base))
+        if metric == "latency_p99":
+            return self._for_p99(base, other)
+        if metric in METRIC_BUDGETS:
+            return self._general_for(metric) or METRIC_BUDGETS[metric]
+        return self._for_layers(base, other)
+
+    def _for_p99(self, base: str, other: str) -> Budget:
+        if "ms" in self.general:
+            return self.general["ms"]
+        percent = self._for_layers(base, other)
+        source = f"requests below 1 ms: twice the {percent.value:g} % of the mean, {percent.source}"
+        return replace(METRIC_BUDGETS["latency_p99"], for_short=Budget(P99_SHORT_FACTOR * percent.value, "%", source))
+
+    def _for_layers(self, base: str, other: str) -> Budget:
+        """Return the percentage of the environment, else the largest of the layers that it adds."""
+        if other in self.layers:
+            return self.layers[other]
+        added = _layers_between(base, other)
         changed = [self.layers[layer] for layer in added if layer in self.layers]
         if "%" in self.general and not changed:
             return self.general["%"]
@@ -81,6 +113,16 @@ class Budgets:
             return Budget(DEFAULT_BUDGET_PERCENT, "%", "default of 5 %: no layer with a budget of its own between them")
         return max((*changed, *defaults), key=lambda budget: budget.value)
 
+    def named(self, base: str, other: str) -> frozenset[str]:
+        """Return the metrics that a budget names for this comparison: they are judged in any case."""
+        scopes = _scopes(base, other)
+        return frozenset((*self.metrics, *(metric for scope, metric in self.scoped if scope in scopes)))
+
+    def demanded(self, base: str, other: str) -> frozenset[str]:
+        """Return those of them that the command line names; a suite's serve many comparisons."""
+        named = self.named(base, other)
+        return frozenset(name for name in named if self.for_metric(base, other, name).source == COMMAND_LINE)
+
     def over(self, weaker: Budgets) -> Budgets:
         """Merge both; this one wins where both set the same budget, including its budgets without a name.
 
@@ -88,7 +130,12 @@ class Budgets:
         """
         named = {name: self._general_for(name) or budget for name, budget in weaker.metrics.items()}
         layers = {} if "%" in self.general else weaker.layers
-        return Budgets({**named, **self.metrics}, {**layers, **self.layers}, {**weaker.general, **self.general})
+        return Budgets(
+            {**named, **self.metrics},
+            {**layers, **self.layers},
+            {**weaker.general, **self.general},
+            {**weaker.scoped, **self.scoped},
+        )
 
     def _general_for(self, metric: str) -> Budget | None:
         """Return the budget without a name that applies to this metric, if there is one."""
@@ -98,10 +145,15 @@ class Budgets:
         return None
 
 
+def _scopes(base: str, other: str) -> tuple[str, ...]:
+    """Return the names under which a budget may be for this comparison alone: the environment, its topmost layer."""
+    return (other, *_layers_between(base, other)[-1:])
+
+
 def parse_budget(text: str, source: str = COMMAND_LINE) -> tuple[str | None, Budget]:
-    """Parse `5%`, `2ms`, `latency_p99=2ms` or `proxy=3%`; the name is None if the budget is for all."""
+    """Parse `5%`, `2ms`, `p99=2ms`, `proxy=3%` or `k8s:p99=1ms`; the name is None if the budget is for all."""
     name, equals, amount = text.rpartition("=")
-    name = SYNONYMS.get(name.strip().lower(), name.strip())
+    name = _full_name(name.strip())
     found = _AMOUNT.fullmatch(amount.strip())
     if not found or (equals and not name):
         raise UsageError(f"{text!r} is not a budget", next_step=_EXAMPLES)
@@ -114,16 +166,18 @@ def parse_budget(text: str, source: str = COMMAND_LINE) -> tuple[str | None, Bud
 
 def parse_budgets(texts: Sequence[str], source: str = COMMAND_LINE) -> Budgets:
     """Parse every `--budget` of a command line; no name may be set twice."""
-    metrics: dict[str, Budget] = {}
-    layers: dict[str, Budget] = {}
-    general: dict[str, Budget] = {}
+    given: dict[str, Budget] = {}
     for text in texts:
         name, budget = parse_budget(text, source)
-        target, key = (general, budget.unit) if name is None else (layers if name in LAYERS else metrics, name)
-        if key in target:
+        key = name or budget.unit
+        if key in given:
             raise UsageError(f"two budgets for {name or 'all in ' + budget.unit}", next_step="give each once")
-        target[key] = budget
-    return Budgets(metrics, layers, general)
+        given[key] = budget
+    metrics = {name: budget for name, budget in given.items() if name in METRICS}
+    general: dict[str, Budget] = {unit: given[unit] for unit in ("%", "ms") if unit in given}
+    scoped = {scope: budget for name, budget in given.items() if (scope := _scope_of(name)) is not None}
+    layers = {name: budget for name, budget in given.items() if _has_layers(name) and _scope_of(name) is None}
+    return Budgets(metrics, layers, general, scoped)
 
 
 def budgets_from_table(table: Mapping[str, object], where: str) -> Budgets:
@@ -151,9 +205,46 @@ def unused_budgets(named: Mapping[str, Budget], judged: Iterable[str]) -> list[N
     ]
 
 
+def unused_scopes(budgets: Budgets, compared: Sequence[tuple[str, str]]) -> list[Notice]:
+    """Return a notice for each layer or environment named on the command line that no comparison adds to its base."""
+    used = {each for base, other in compared for each in (other, *_layers_between(base, other))}
+    named = {**budgets.layers, **{scope: budget for (scope, _), budget in budgets.scoped.items()}}
+    text = "the budget for {} was not used: nothing that is compared has it and its base has not"
+    return [
+        Notice("unused-budget", text.format(name))
+        for name, budget in sorted(named.items())
+        if name not in used and budget.source == COMMAND_LINE
+    ]
+
+
+def _layers_between(base: str, other: str) -> tuple[str, ...]:
+    return EnvironmentName.parse(other).beyond(EnvironmentName.parse(base))
+
+
+def _full_name(name: str) -> str:
+    """Return `k8s:latency_p99` for `kubernetes:p99`."""
+    scope, colon, metric = name.rpartition(":")
+    full = SYNONYMS.get(metric.lower(), metric)
+    if not colon or full not in METRICS:
+        return SYNONYMS.get(name.lower(), name)
+    return f"{SYNONYMS.get(scope.lower(), scope)}:{full}"
+
+
+def _scope_of(name: str) -> tuple[str, str] | None:
+    scope, _, metric = name.rpartition(":")
+    return (scope, metric) if scope and metric in METRICS else None
+
+
+def _has_layers(name: str) -> bool:
+    return name in LAYERS or (is_environment(name) and EnvironmentName.parse(name).layers != ())
+
+
 def _refuse_wrong_name(name: str, budget: Budget) -> None:
-    names = (*METRICS, *LAYERS)
-    if name not in names:
-        raise unknown_name("metric or layer", name, names)
-    if budget.unit == "ms" and (name in LAYERS or METRICS[name].unit != "ms"):
+    scope, metric = _scope_of(name) or (name, name)
+    for each in dict.fromkeys((scope, metric)):
+        if each not in METRICS and not _has_layers(each):
+            raise unknown_name("metric, layer or environment", each, (*METRICS, *LAYERS))
+    if budget.unit == "ms" and (metric not in METRICS or METRICS[metric].unit != "ms"):
         raise UsageError(f"{name} has no budget in milliseconds", next_step=f"e.g. --budget {name}=5%")
+    if scope != metric and scope in METRICS:
+        raise UsageError(f"{name} names two metrics", next_step=_EXAMPLES)

@@ -119,5 +119,5 @@ def environment_in(text: str) -> str:
 def is_environment(text: str) -> bool:
     """Whether this is the name of an environment as gputax writes it: a known place and known layers."""
     name = EnvironmentName.parse(text)
-    known_place = name.place in (BARE, CONTAINER, K8S) or (name.place == SSH and name.host != "")
-    return known_place and all(layer in LAYERS for layer in name.added)
+    places = (SSH,) if name.host else (BARE, CONTAINER, K8S)
+    return name.place in places and all(layer in LAYERS for layer in name.added)

@@ -111,7 +111,7 @@ def test_p99_takes_milliseconds() -> None:
 
 @pytest.mark.parametrize("text", ["p98=2ms", "speed=5%", "docker=1%"])
 def test_unknown_budget_names_are_errors(text: str) -> None:
-    with pytest.raises(UsageError, match="unknown metric or layer"):
+    with pytest.raises(UsageError, match="unknown metric, layer or environment"):
         parse_budget(text)
 
 

@@ -314,12 +314,48 @@ def test_a_percentile_below_its_floor_has_no_number_and_decides_only_when_asked(
     assert exit_code(compared(10.0, "2ms", count=500)) == 0, "a budget for all names no metric"
 
 
-def test_a_budget_brings_its_metric_along_or_is_said_to_be_unused(compared: Make) -> None:
+def test_a_budget_brings_its_metric_along_or_the_row_says_why_not(compared: Make) -> None:
     assert by_metric(compared(10.0, "latency_p95=5%"))["latency_p95"].verdict == "pass"
     comparison = compared(10.0, "latency_p99=2ms", "host_to_device=5%")
-    assert [warning.text for warning in comparison.warnings if warning.code == "unused-budget"] == [
-        "the budget for host_to_device was not used: no cell is judged by this metric"
-    ]
+    row = by_metric(comparison)["host_to_device"]
+    assert (row.verdict, row.reason, row.decides) == ("inconclusive", "neither bare nor k8s has it", True)
+    assert exit_code(comparison) == 7
+
+
+def test_a_p99_budget_for_offline_logs_is_a_row_with_its_reason(cell: Make, source: Make) -> None:
+    """LoadGen's offline latencies are those of one query with all samples, so the reader does not keep them."""
+    logs = {"scenario": "offline", "batch_size": None, "metrics": {"throughput": 42_000.0}}
+    sides = [source(name, cell(None, **logs), environment=name) for name in ("bare", "k8s")]
+    assert set(by_metric(compare_sources(sides[0], sides[1:], Budgets()))) == {"throughput"}
+    for text in ("latency_p99=2ms", "p99=2ms", "k8s:p99=2ms"):
+        row = by_metric(compare_sources(sides[0], sides[1:], parse_budgets((text,))))["latency_p99"]
+        assert (row.verdict, row.budget, row.decides) == ("inconclusive", 2.0, True)
+        assert row.reason == "neither bare nor k8s has it: requests of offline are not timed one by one"
+
+
+def test_a_named_metric_is_asked_only_of_cells_that_can_have_it(cell: Make, source: Make) -> None:
+    """With an offline and a single-stream cell, p99=2ms is for the second one."""
+    cells = (
+        cell(None, scenario="offline", metrics={"throughput": 42_000.0}),
+        cell(None, metrics={"latency_p50": 5.0, "latency_p99": 12.0}),
+    )
+    sides = [source(name, *cells, environment=name) for name in ("bare", "k8s")]
+    comparison = compare_sources(sides[0], sides[1:], parse_budgets(("p99=2ms",)))
+    assert [row.scenario for row in comparison.metrics if row.metric == "latency_p99"] == ["single-stream"]
+
+
+def test_the_p99_budget_fits_the_size_of_a_request(cell: Make, source: Make) -> None:
+    """+283 % of an operation of 0.2 ms passed against +2 ms."""
+    for request_ms, expected in ((0.14, (2.0, "%")), (10.0, (2.0, "ms"))):
+        metrics = {"latency_mean": request_ms, "latency_p99": 1.4 * request_ms}
+        sides = [source(name, cell(None, metrics=metrics), environment=name) for name in ("bare", "k8s")]
+        row = by_metric(compare_sources(sides[0], sides[1:], Budgets()))["latency_p99"]
+        assert (row.budget, row.budget_unit) == expected
+
+
+def test_a_budget_for_a_layer_that_is_not_there_is_said(compared: Make) -> None:
+    told = [warning.text for warning in compared(10.0, "xen=10%").warnings if warning.code == "unused-budget"]
+    assert told == ["the budget for xen was not used: nothing that is compared has it and its base has not"]
 
 
 def test_notices_of_both_sides_travel_with_the_number(compared: Make) -> None:

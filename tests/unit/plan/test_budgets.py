@@ -11,6 +11,7 @@ from gputax.plan.budgets import (
     parse_budget,
     parse_budgets,
     unused_budgets,
+    unused_scopes,
 )
 
 
@@ -41,6 +42,57 @@ def test_p99_may_grow_by_two_milliseconds_whatever_the_layer() -> None:
         assert (budget.value, budget.unit) == (2, "ms")
 
 
+@pytest.mark.parametrize(
+    ("other", "request_ms", "value", "unit"),
+    [
+        ("k8s", 12.0, 2.0, "ms"),
+        ("k8s", 1.0, 2.0, "ms"),
+        ("k8s", None, 2.0, "ms"),
+        ("k8s", 0.14, 2.0, "%"),
+        ("bare+proxy", 0.14, 10.0, "%"),
+        ("k8s+xen", 0.99, 20.0, "%"),
+    ],
+)
+def test_p99_of_microseconds_has_a_percentage(other: str, request_ms: float | None, value: float, unit: str) -> None:
+    budget = Budgets().for_metric("bare", other, "latency_p99").at(request_ms)
+    assert (budget.value, budget.unit) == (value, unit)
+
+
+def test_a_p99_budget_of_the_user_is_for_requests_of_any_size() -> None:
+    for text in ("p99=2ms", "2ms", "k8s:p99=2ms"):
+        budget = parse_budgets((text,)).for_metric("bare", "k8s", "latency_p99").at(0.14)
+        assert (budget.value, budget.unit) == (2.0, "ms"), text
+    changed = parse_budgets(("k8s=3%",)).for_metric("bare", "k8s", "latency_p99").at(0.14)
+    assert (changed.value, changed.unit) == (6.0, "%")
+    assert "twice the 3 % of the mean, given by --budget" in changed.source
+
+
+def test_an_environment_and_a_metric_of_it_have_budgets_of_their_own() -> None:
+    budgets = parse_budgets(("k8s=2%", "k8s+proxy=7%", "kubernetes:p99=1ms", "proxy:throughput=4%", "p50=9%"))
+    for base, other, metric, expected in (
+        ("bare", "k8s", "throughput", (2.0, "%")),
+        ("bare", "k8s", "latency_p99", (1.0, "ms")),
+        ("bare", "k8s", "latency_p50", (9.0, "%")),
+        ("bare", "k8s+proxy", "latency_mean", (7.0, "%")),
+        ("bare", "k8s+proxy", "throughput", (4.0, "%")),
+        ("bare", "k8s+proxy", "latency_p99", (2.0, "ms")),
+        ("bare", "bare+proxy", "throughput", (4.0, "%")),
+        ("bare", "k8s+xen", "throughput", (10.0, "%")),
+    ):
+        budget = budgets.for_metric(base, other, metric)
+        assert (budget.value, budget.unit) == expected, (other, metric)
+    assert budgets.named("bare", "k8s") == {"latency_p50", "latency_p99"}
+    assert budgets.named("bare", "k8s+xen") == {"latency_p50"}
+
+
+def test_a_budget_for_a_layer_that_is_not_compared_is_said() -> None:
+    budgets = parse_budgets(("k8s=1%", "xen=8%", "k8s+proxy:p99=10%"))
+    told = [notice.text for notice in unused_scopes(budgets, [("bare", "k8s")])]
+    assert [text.split(" was")[0] for text in told] == ["the budget for k8s+proxy", "the budget for xen"]
+    assert unused_scopes(budgets, [("bare", "k8s+proxy"), ("bare", "k8s+xen")]) == []
+    assert unused_scopes(budgets_from_table({"xen": "8%"}, "mine.toml"), [("bare", "k8s")]) == []
+
+
 def test_the_source_says_where_a_budget_comes_from() -> None:
     assert Budgets().for_metric("bare", "k8s+proxy", "throughput").source == "budget of the layer proxy"
     assert "no layer" in Budgets().for_metric("bare", "bare", "throughput").source
@@ -62,6 +114,10 @@ def test_the_source_says_where_a_budget_comes_from() -> None:
         ("latency_p99 = 3%", "latency_p99", 3.0, "%"),
         ("throughput=0%", "throughput", 0.0, "%"),
         ("proxy=3%", "proxy", 3.0, "%"),
+        ("k8s+proxy=3%", "k8s+proxy", 3.0, "%"),
+        ("p99=2ms", "latency_p99", 2.0, "ms"),
+        ("hypervisor=8%", "xen", 8.0, "%"),
+        ("k8s+proxy:p99=3%", "k8s+proxy:latency_p99", 3.0, "%"),
         ("over_bound_share=2%", "over_bound_share", 2.0, "%"),
     ],
 )
@@ -78,12 +134,22 @@ def test_what_is_no_budget(text: str) -> None:
 
 
 def test_a_wrong_name_gets_the_nearest_right_one() -> None:
-    with pytest.raises(UsageError, match="unknown metric or layer") as raised:
+    with pytest.raises(UsageError, match="unknown metric, layer or environment") as raised:
         parse_budget("latency_p98=2ms")
     assert "did you mean 'latency_p9" in raised.value.next_step
 
 
-@pytest.mark.parametrize("text", ["throughput=2ms", "host_to_device=2ms", "proxy=2ms", "over_bound_share=2ms"])
+@pytest.mark.parametrize(
+    "text", ["bare=1%", "k9s=1%", "bare:p99=2ms", "k8s:p98=2ms", "throughput:p99=2ms", "k8s+prox=1%"]
+)
+def test_a_name_that_is_neither_metric_nor_layer_nor_environment_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"unknown metric, layer or environment|names two metrics"):
+        parse_budget(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["throughput=2ms", "host_to_device=2ms", "proxy=2ms", "over_bound_share=2ms", "k8s:throughput=2ms"]
+)
 def test_only_latencies_have_milliseconds(text: str) -> None:
     with pytest.raises(UsageError, match="no budget in milliseconds"):
         parse_budget(text)

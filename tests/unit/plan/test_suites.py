@@ -89,7 +89,7 @@ def test_the_plan_id_changes_with_anything_that_shapes_a_number() -> None:
         ("offline = 3", "offline = 3 is not a table"),
         ("budget = '5%'", "budget = '5%' is not a table"),
         ("[budget]\ndefault = 5", "default = 5 is not a budget"),
-        ("[budget]\nthrougput = '5%'", "unknown metric or layer 'througput'"),
+        ("[budget]\nthrougput = '5%'", "unknown metric, layer or environment 'througput'"),
     ],
 )
 def test_a_misspelt_suite_is_refused_and_not_half_understood(text: str, complaint: str) -> None:

@@ -139,7 +139,7 @@ def _paired_row(question: Question, metric: Metric, data: DuetData) -> ComparedM
 def _tail_row(question: Question, metric: Metric, data: DuetData) -> ComparedMetric:
     assert metric.percentile is not None
     a_blocks, b_blocks = [pair.a_ns for pair in data.pairs], [pair.b_ns for pair in data.pairs]
-    budget = question.budgets[metric.name]
+    budget = question.budgets[metric.name].at(_typical_ms(data))
     why_not = refusal(a_blocks, b_blocks, metric.percentile)
     if why_not:
         return _refused_row(question, metric, data, why_not)
@@ -158,9 +158,16 @@ def _tail_row(question: Question, metric: Metric, data: DuetData) -> ComparedMet
     )
 
 
+def _typical_ms(data: DuetData) -> float:
+    """Return the median request of the base side: it decides which budget fits the size."""
+    return float(np.median(np.concatenate([pair.a_ns for pair in data.pairs]))) / 1e6
+
+
 def _refused_row(question: Question, metric: Metric, data: DuetData, why: str) -> ComparedMetric:
     return ComparedMetric(
-        **_common(question, metric, question.budgets[metric.name], Judgement("inconclusive", why)),
+        **_common(
+            question, metric, question.budgets[metric.name].at(_typical_ms(data)), Judgement("inconclusive", why)
+        ),
         base_value=None,
         other_value=None,
         overhead_percent=None,
