@@ -4,10 +4,13 @@ The public functions are those of `gputax.api`; they are imported when they are 
 """
 
 import sys
-from importlib import import_module
-from types import ModuleType
-from typing import Any
 
+# Nothing else is imported here: a Ctrl-C before main() has its handler would end in a traceback.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+ModuleType = type(sys)
 __version__ = "0.1.0"
 # As in __init__.pyi, which tells type checkers the same.
 PUBLIC = (
@@ -24,9 +27,11 @@ PUBLIC = (
 )
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: "str") -> "Any":
     if name not in PUBLIC:
         raise AttributeError(f"module 'gputax' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module("gputax.api"), name)
 
 
@@ -37,14 +42,16 @@ def __dir__() -> list[str]:
 class _Room(ModuleType):
     """A package that can be called: `gputax.compare` is the room and the function that it is there for."""
 
-    def __call__(self, *words: Any, **more: Any) -> Any:
+    def __call__(self, *words: "Any", **more: "Any") -> "Any":
+        from importlib import import_module
+
         return getattr(import_module("gputax.api"), self.__name__.rpartition(".")[2])(*words, **more)
 
 
 class _House(ModuleType):
     """Import sets a package as an attribute of its parent, which would hide the function of the same name."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: "str", value: "Any") -> "None":
         if name in PUBLIC and isinstance(value, ModuleType):
             value.__class__ = _Room
         super().__setattr__(name, value)

@@ -1,27 +1,27 @@
 """The command line as a function: `main(argv)` returns an exit code and turns every failure into one clear message."""
 
-# Only what Python has loaded already: an interrupt while click or a verb is imported must meet the handler of main().
-from __future__ import annotations
-
+# Only what Python has loaded already, not even __future__: an interrupt during an import must meet main()'s handler.
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
+    from typing import Any
 
     import click
 
     from gputax.errors import GputaxError
 
+RETRY_S, MOST_RETRIES = 0.01, 500
 
-def main(argv: Sequence[str] | None = None) -> int:
+
+def main(argv: "Sequence[str] | None" = None) -> int:
     """Run a command line such as ["run", "--suite", "quick"]; without one, that of this process."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        with _sigterm_as_interrupt():
+        with _Interrupts():
             if argv is None:  # a caller in Python keeps its streams as they are
                 _never_fail_on_output()
             return _run(words)
@@ -98,33 +98,63 @@ def _warn_of_forgotten() -> None:
         )
 
 
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """A caller on another thread keeps its signals; one on the main thread gets its handler back."""
-    import signal
-    import threading
+class _Interrupts:
+    """SIGINT and SIGTERM as KeyboardInterrupt, but never inside an import.
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _as_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    There Python may ignore it (in a callback of the import system: the command would go on) or turn it into another
+    error (in `exec` of a dataclass); so it is raised when the import is done. A caller on another thread keeps its
+    signals; one on the main thread gets its handlers back.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._retries = 0
+
+    def __enter__(self) -> None:
+        import signal
+        import threading
+
+        if threading.current_thread() is not threading.main_thread():
+            return
+        numbers = [signal.SIGTERM, signal.SIGALRM]
+        # A shell's background job ignores SIGINT, and a caller in Python may have a handler: both stay.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            numbers.append(signal.SIGINT)
+        self._before = {number: signal.signal(number, self._handle) for number in numbers}
+
+    def __exit__(self, *_: object) -> None:
+        import signal
+
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: "FrameType | None") -> None:
+        import signal
+
+        if _importing(frame) and self._retries < MOST_RETRIES:
+            self._retries += 1
+            signal.setitimer(signal.ITIMER_REAL, RETRY_S)
+            return
+        raise KeyboardInterrupt
 
 
-def _as_interrupt(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _importing(frame: "FrameType | None") -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
-def _interrupted() -> GputaxError:
+def _interrupted() -> "GputaxError":
     from gputax.errors import Interrupted
 
     return Interrupted("interrupted")
 
 
-def _usage(error: click.ClickException) -> GputaxError:
+def _usage(error: "click.ClickException") -> "GputaxError":
     from gputax.errors import UsageError
 
     context = getattr(error, "ctx", None)
@@ -132,7 +162,7 @@ def _usage(error: click.ClickException) -> GputaxError:
     return UsageError(error.format_message(), next_step=f"{command} --help")
 
 
-def _fail(error: GputaxError, debug: bool) -> int:
+def _fail(error: "GputaxError", debug: bool) -> int:
     """Write the error as one object: what happened, where, what to do next."""
     if debug:
         import traceback

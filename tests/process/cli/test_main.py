@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# As the installed script does, after a byte that says that Python itself has started.
+SCRIPT = "import os; os.write(1, b'.'); import sys; from gputax.cli.main import main; sys.exit(main())"
 
 
 def test_an_interrupt_while_a_module_is_imported_is_no_traceback() -> None:
@@ -21,3 +30,37 @@ def test_an_interrupt_while_a_module_is_imported_is_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 130
     assert done.stderr == "gputax: interrupted\n"
+
+
+@pytest.mark.parametrize("after_ms", [20, 50, 100, 200, 300])
+def test_an_interrupt_in_the_first_moments_is_130_without_a_traceback(tmp_path: Path, after_ms: int) -> None:
+    words = ["run", "--engine", "synthetic", "--scenario", "single-stream", "--out", str(tmp_path / "out")]
+    for _ in range(2):
+        with subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.read(1) == b"."
+            time.sleep(after_ms / 1000)
+            process.send_signal(signal.SIGINT)
+            errors = process.communicate(timeout=60)[1].decode()
+        assert "Traceback" not in errors
+        assert "interrupted" in errors
+        assert process.returncode == 130
+
+
+def test_an_interrupt_that_python_would_ignore_in_an_import_still_stops_the_command() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from gputax.cli.main import main\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'gputax.plan.suites':\n"
+        "            try:\n"  # as in a callback of the import system, whose exceptions Python ignores
+        "                os.kill(os.getpid(), signal.SIGINT)\n"
+        "            except KeyboardInterrupt: pass\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.exit(main(['run', '--dry-run']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ)
+    assert (done.returncode, done.stderr.strip()) == (130, "gputax: interrupted")
