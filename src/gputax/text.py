@@ -27,6 +27,8 @@ ASCII = {
 }  # fmt: skip
 TRANSLITERATE = "gputax-transliterate"
 KIB = 1024
+# A command in a sentence: in backticks, or from the program's name to the next comma or "or".
+_COMMAND = re.compile(r"`[^`]*`|\b(?:gputax|kubectl|docker|podman|pip|gcloud|sudo) (?:(?! or )[^,;`])+")
 
 
 def plain(text: str) -> str:
@@ -224,3 +226,26 @@ def some(names: Sequence[str], most: int = 4) -> str:
 def counted(count: int, noun: str) -> str:
     """Return `1 cell` or `3 cells`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def hanging(head: str, text: str, width: int) -> str:
+    """Return the text behind its head, wrapped below it between words; a command in it stays on one line to be copied.
+
+    A width of 0 wraps nothing.
+    """
+    if not width or len(head) + len(text) <= width:
+        return head + text
+    import textwrap
+
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
+    lines: list[str] = []
+    for part in whole.splitlines():
+        lines += textwrap.wrap(
+            part,
+            max(width, len(head) + 20),
+            initial_indent=" " * len(head) if lines else head,
+            subsequent_indent=" " * len(head),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines).replace("\0", " ")

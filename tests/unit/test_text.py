@@ -78,3 +78,33 @@ def test_a_stream_that_lacks_a_sign_transliterates_it(encoding: str) -> None:
     shown = raw.getvalue().decode(encoding)
     assert shown == {"ascii": "+/- 5 us, - + ? ?", "latin-1": "± 5 µs, - + ? ?", "utf-8": "± 5 µs, − ✓ 漢 ?"}[encoding]
     assert text.shows_unicode(stream) is (encoding == "utf-8")
+
+
+@pytest.mark.parametrize("width", [48, 60, 80])
+@pytest.mark.parametrize(
+    ("said", "commands"),
+    [
+        ("run `gputax doctor --env k8s` first, then look at the findings and fix them", ["`gputax doctor --env k8s`"]),
+        (
+            "use another --out, or run gputax destroy --out results/a first, or wait until it has ended by itself",
+            ["gputax destroy --out results/a first"],
+        ),
+        ("one two three four five six seven eight nine ten eleven twelve thirteen", []),
+    ],
+)
+def test_a_hanging_text_fits_and_leaves_commands_whole(width: int, said: str, commands: list[str]) -> None:
+    shown = text.hanging("  next:  ", said, width)
+    lines = shown.splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert all(line.startswith(" " * 9) for line in lines[1:])
+    assert " ".join(line.strip() for line in lines) == f"next:  {said}"
+    assert all(any(command in line for line in lines) for command in commands)
+
+
+def test_a_command_longer_than_the_width_is_not_broken() -> None:
+    command = "gputax run --env k8s --image registry.example/gputax:next --workload resnet50"
+    assert command in text.hanging("  next:  ", f"try this one instead: {command}", 60).splitlines()[1]
+
+
+def test_nothing_is_wrapped_without_a_width() -> None:
+    assert text.hanging("  next:  ", "word " * 100, 0) == "  next:  " + "word " * 100

@@ -168,14 +168,28 @@ def _fail(error: "GputaxError", debug: bool) -> int:
         import traceback
 
         traceback.print_exception(error)
+    from gputax.text import hanging
+
     bold, reset = ("\x1b[1;31m", "\x1b[0m") if colour_wanted() else ("", "")
-    lines = [f"{bold}gputax: {error.what}{reset}"]
+    width = _terminal_width()
+    lines = [f"{bold}{hanging('gputax: ', error.what, width)}{reset}"]
     if error.where:
-        lines.append(f"  where: {error.where}")
+        lines.append(hanging("  where: ", error.where, width))
     if error.next_step:
-        lines.append(f"  next:  {error.next_step}")
+        lines.append(hanging("  next:  ", error.next_step, width))
     print("\n".join(lines), file=sys.stderr, flush=True)
     return error.exit_code
+
+
+def _terminal_width() -> int:
+    """Return the columns of stderr's terminal; 0 elsewhere: a log is searched by line."""
+    if not sys.stderr.isatty():
+        return 0
+    given = os.environ.get("COLUMNS", "")
+    try:
+        return int(given) if given.isdigit() else os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        return 0
 
 
 def colour_wanted() -> bool:

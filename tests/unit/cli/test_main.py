@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import sys
@@ -61,3 +62,25 @@ def test_it_runs_on_any_thread() -> None:
     thread.start()
     thread.join()
     assert codes == [0]
+
+
+class Terminal(io.StringIO):
+    """A stderr that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_an_error_fits_its_terminal_and_stays_one_line_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(stream: io.StringIO) -> list[str]:
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert main(["run", "--workload", "resnet51"]) == 2
+        return stream.getvalue().splitlines()
+
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("NO_COLOR", "1")
+    (_, in_log), wrapped = shown(io.StringIO()), shown(Terminal())
+    assert len(in_log) > 50
+    assert len(wrapped) > 2
+    assert max(map(len, wrapped)) <= 50
+    assert " ".join(line.strip() for line in wrapped[1:]) == in_log.strip()
