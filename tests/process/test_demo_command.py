@@ -47,6 +47,7 @@ def test_one_directory_one_screen_one_page(
     assert len(out.splitlines()) <= 32
     assert max(map(len, out.splitlines())) <= 80
     assert "Report: demo/report.html" in out
+    assert "Noise floor of this machine: ±" in (tmp_path / "demo" / "report.html").read_text()
     assert "Next: gputax " in out
     assert len(err.splitlines()) == 7, "one line for each step"
 

@@ -95,7 +95,6 @@ class Tour:
         self._line = Line(sys.stderr)
         self._steps = 7
         self._number, self._title = 0, ""
-        self._measured: list[Path] = []
 
     def results(self) -> DemoResults:
         """Measure everything that can be measured here."""
@@ -121,7 +120,7 @@ class Tour:
         from gputax import api
 
         self._step("report")
-        (page, *_) = api.report(*self._measured, out=self._directory / "report.html")
+        (page, *_) = api.report(self._directory, out=self._directory / "report.html")
         self._line.clear()
         return page
 
@@ -139,10 +138,6 @@ class Tour:
         from gputax.cli.progress import Progress
 
         return Progress(sys.stderr, max_time_s, self._live)
-
-    def _into(self, name: str) -> Path:
-        self._measured.append(self._directory / name)
-        return self._measured[-1]
 
     def _machine(self) -> tuple[int, tuple[str, ...]]:
         from gputax.cli.doctor import examined
@@ -165,7 +160,7 @@ class Tour:
         self._step("inference")
         sizes = self._sizes
         cells = api.load_plan(sizes.suite, workloads=(sizes.workload,), engine=sizes.engine)
-        return api.run(cells, out=self._into("run"), view=self._progress())
+        return api.run(cells, out=self._directory / "run", view=self._progress())
 
     def _resolution(self) -> Resolution:
         from gputax import api
@@ -179,9 +174,10 @@ class Tour:
             say=progress.say,
             on_pair=progress.pair,
         )
+        from gputax.results.documents.comparison import RESOLUTION_NAME
         from gputax.results.files import write_text
 
-        write_text(self._directory / "resolution.json", found.model_dump_json(indent=2) + "\n")
+        write_text(self._directory / RESOLUTION_NAME, found.model_dump_json(indent=2) + "\n")
         return found
 
     def _proxy(self) -> Comparison:
@@ -201,7 +197,7 @@ class Tour:
             workload=OPERATIONS,
             max_time_s=self._sizes.duet_s,
             command=command,
-            out=self._into("proxy"),
+            out=self._directory / "proxy",
             say=progress.say,
             on_pair=progress.pair,
             **chosen,
@@ -227,7 +223,7 @@ class Tour:
             f"share --workload {sizes.workload}", {}, tenants=",".join(map(str, sizes.tenants)), repeats=sizes.repeats,
             window=f"{sizes.window_s:g}s", warmup=f"{sizes.warmup_s:g}s",
         )  # fmt: skip
-        return api.share(plan, out=self._into("share"), optional=True, view=self._progress(), command=command)
+        return api.share(plan, out=self._directory / "share", optional=True, view=self._progress(), command=command)
 
     def _tenants(self) -> SharingRecord:
         from gputax import api
@@ -246,7 +242,9 @@ class Tour:
             "share --tech proxy --device software", SOFTWARE_DEVICE, tenants=",".join(map(str, sizes.tenants)),
             repeats=sizes.repeats, window=f"{sizes.proxy_window_s:g}s", warmup=f"{sizes.proxy_warmup_s:g}s",
         )  # fmt: skip
-        return api.share(plan, out=self._into("tenants"), view=self._progress(), command=command, **SOFTWARE_DEVICE)
+        return api.share(
+            plan, out=self._directory / "tenants", view=self._progress(), command=command, **SOFTWARE_DEVICE
+        )
 
 
 def _command(verb: str, variables: dict[str, Any], **more: object) -> str:

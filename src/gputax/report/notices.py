@@ -22,6 +22,7 @@ from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import Resolution
 from gputax.results.documents.run import Benchmark
 from gputax.results.documents.sharing import NeighbourRow, SharingRecord
+from gputax.text import digits
 
 # The tables explain their own dashes.
 EXPLAINED_BY_TABLES = ("too-few-samples",)
@@ -37,7 +38,7 @@ NOTHING_COMPARED = (
 def facts_of(sources: Sources) -> tuple[Fact, ...]:
     """Return the lines directly below the answer."""
     found = [source.comparison.resolution for source in sources.comparisons if source.comparison.resolution is not None]
-    facts = _resolutions(list(dict.fromkeys(found)))
+    facts = [_noise_floor(each) for each in sources.resolutions] + _resolutions(list(dict.fromkeys(found)))
     if sources.comparisons and all(
         not metric.paired for each in sources.comparisons for metric in each.comparison.metrics
     ):
@@ -45,6 +46,14 @@ def facts_of(sources: Sources) -> tuple[Fact, ...]:
     if sources.runs and not sources.comparisons and not sources.sharing:
         facts.append(Fact(NOTHING_COMPARED))
     return tuple(dict.fromkeys(facts))
+
+
+def _noise_floor(found: Resolution) -> Fact:
+    """Return the machine's noise floor: what two equal sides differ by."""
+    basis = f"A against A: {found.pairs:,} pairs in {found.seconds:.0f} s"
+    if wording.finite(found.half_width_percent) is None:
+        return Fact(f"Noise floor of this machine: unknown ({basis} give no interval).", "inconclusive")
+    return Fact(f"Noise floor of this machine: ±{digits(found.half_width_percent, 2)} % ({basis}).")
 
 
 def _resolutions(controls: list[Resolution]) -> list[Fact]:

@@ -12,10 +12,10 @@ from gputax.errors import GputaxError, ResultsError
 from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
 from gputax.report.wording import plain
 from gputax.results.documents import base
-from gputax.results.documents.comparison import COMPARISON_NAME, Comparison
+from gputax.results.documents.comparison import COMPARISON_NAME, RESOLUTION_NAME, Comparison, Resolution
 from gputax.results.documents.run import RECORD_NAME, Benchmark, RunRecord
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
-from gputax.results.kinds import COMPARISON, RUN, SHARING
+from gputax.results.kinds import COMPARISON, RESOLUTION, RUN, SHARING
 from gputax.results.reading import checked, read_json
 from gputax.results.store import file_inside, read_document, read_samples
 
@@ -114,6 +114,8 @@ class Sources:
     runs: tuple[RunSource, ...] = ()
     comparisons: tuple[ComparisonSource, ...] = ()
     sharing: tuple[SharingSource, ...] = ()
+    resolutions: tuple[Resolution, ...] = ()
+    """The machine against itself, as `gputax demo` stores it beside its parts."""
 
 
 def read_sources(paths: Sequence[Path]) -> Sources:
@@ -124,6 +126,11 @@ def read_sources(paths: Sequence[Path]) -> Sources:
         tuple(read_run(path.parent) for path in documents if path.name == RECORD_NAME),
         tuple(read_compared(path) for path in documents if path.name != RECORD_NAME and path not in shared),
         tuple(read_sharing(path) for path in shared),
+        tuple(
+            checked(RESOLUTION, read_json(file), str(file))
+            for file in (path / RESOLUTION_NAME for path in paths)
+            if file.is_file()
+        ),
     )
 
 
@@ -249,6 +256,7 @@ def cleaned(sources: Sources) -> Sources:
             )
             for each in sources.sharing
         ),
+        sources.resolutions,
     )
 
 

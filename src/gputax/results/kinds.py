@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from gputax.results.documents.base import Document
-from gputax.results.documents.comparison import COMPARISON_NAME, Comparison
+from gputax.results.documents.comparison import COMPARISON_NAME, RESOLUTION_NAME, Comparison, Resolution
 from gputax.results.documents.run import RECORD_NAME, RunRecord
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
 from gputax.results.sharing_bounds import refuse_nonsense
@@ -59,6 +59,15 @@ COMPARISON = DocumentKind(
     experiment="comparison",
     missing="no comparison here",
     command="gputax duet A B --out DIR",
+)
+RESOLUTION = DocumentKind(
+    Resolution,
+    RESOLUTION_NAME,
+    schema_version=1,
+    title="an A/A control",
+    experiment="A/A control",
+    missing="no A/A control here",
+    command="gputax demo --out DIR",
 )
 SHARING = DocumentKind(
     SharingRecord,

@@ -14,7 +14,7 @@ from gputax.errors import ResultsError
 from gputax.report.output import FORMATS, Format, report_text
 from gputax.report.sources import DUET_SAMPLES, cleaned, read_comparison, read_sources
 from gputax.report.story import build_report, report_on
-from gputax.results.documents.comparison import COMPARISON_NAME
+from gputax.results.documents.comparison import COMPARISON_NAME, RESOLUTION_NAME, Resolution
 from gputax.results.documents.run import RECORD_NAME
 from gputax.results.files import write_text
 from gputax.results.kinds import RUN
@@ -277,3 +277,24 @@ def test_the_date_of_a_file_stays_when_the_file_is_gone() -> None:
     undated = side("k8s", source="k.txt", measured="2025-12-16T12:23:00+00:00", measured_by="mtime")
     text = report_on(dated.model_copy(update={"sides": (dated.sides[0], undated)})).measured
     assert text == "2025-12-15 to 2025-12-16 12:23 UTC (k8s: the time of the file, which has no date)"
+
+
+def test_a_noise_floor_beside_the_parts_is_in_the_report(tmp_path: Path) -> None:
+    write_text(tmp_path / "run" / RECORD_NAME, record().model_dump_json())
+    control = Resolution(
+        half_width_percent=4.71, ci95_percent=(-4.0, 5.4), pairs=1234, seconds=15.2, contains_zero=True
+    )
+    write_text(tmp_path / RESOLUTION_NAME, control.model_dump_json())
+    said = "Noise floor of this machine: ±4.7 % (A against A: 1,234 pairs in 15 s)."
+    built = build_report(read_sources([tmp_path]))
+    assert [fact.text for fact in built.facts].count(said) == 1
+    assert said in report_text(built, "html").replace("\u00a0", " ")
+    assert build_report(read_sources([tmp_path / "run"])).facts == built.facts[1:], "a part alone says nothing of it"
+
+
+def test_a_broken_noise_floor_is_named(tmp_path: Path) -> None:
+    write_text(tmp_path / "run" / RECORD_NAME, record().model_dump_json())
+    write_text(tmp_path / RESOLUTION_NAME, '{"pairs": 3}')
+    with pytest.raises(ResultsError, match="not an A/A control") as caught:
+        read_sources([tmp_path])
+    assert RESOLUTION_NAME in caught.value.where

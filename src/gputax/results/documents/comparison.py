@@ -9,6 +9,7 @@ from pydantic import Field
 from gputax.results.documents.base import Document, WarningRecord
 
 COMPARISON_NAME = "comparison.json"
+RESOLUTION_NAME = "resolution.json"
 Verdict = Literal["pass", "fail", "inconclusive", "not comparable"]
 
 
