@@ -22,7 +22,7 @@ from gputax.measure.view import SilentView
 from gputax.plan.cells import Setup
 from gputax.plan.techniques import SharePlan
 from gputax.results.store import read_samples
-from gputax.sharing.bare.place import BareShared
+from gputax.sharing.bare import BareShared
 
 TENANTS = 7
 CORES = 2

@@ -172,7 +172,7 @@ def shared_place(name: str, options: EnvironmentOptions, say: Say, *, proxy_memo
     """Return the place where tenants share a device; `proxy_memory_mb` limits each tenant of a GPU proxy (0: none)."""
     match name:
         case "bare":
-            from gputax.sharing.bare.place import BareShared
+            from gputax.sharing.bare import BareShared
 
             return BareShared(say, proxy_memory_mb)
         case "k8s":

@@ -8,7 +8,7 @@ from functools import partial
 from gputax.kubernetes import manifests as kustomize
 from gputax.kubernetes.objects import Manifest, namespace
 from gputax.sharing.kubernetes import manifests as sharing
-from gputax.sharing.kubernetes.permissions import access_sharing
+from gputax.sharing.kubernetes.manifests import access_sharing
 
 
 def sharing_overlay(client: sharing.Client) -> list[Manifest]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gputax.kubernetes import device_plugin
+from gputax.deploy import gpu_nodes
 from gputax.results.importers.pod_log import result_block
 from tests.builders.documents import record as run_record
 from tests.standins.cloud import Cloud
@@ -51,9 +51,9 @@ def test_the_device_plugin_is_installed_where_a_gpu_node_advertises_nothing(clou
     cloud.work.joinpath("results/baseline/deployment/state.json").unlink()
     code, output = deploy(cloud)
     assert code == 0, output
-    assert cloud.api.named("DaemonSet") == [device_plugin.NAME]
+    assert cloud.api.named("DaemonSet") == [gpu_nodes.PLUGIN_NAME]
     (plugin,) = [each for each in cloud.api.objects.values() if each["kind"] == "DaemonSet"]
-    assert plugin["spec"]["template"]["spec"]["containers"][0]["image"].endswith(f":{device_plugin.VERSION}")
+    assert plugin["spec"]["template"]["spec"]["containers"][0]["image"].endswith(f":{gpu_nodes.PLUGIN_VERSION}")
     assert cloud.gputax("destroy", "--yes", KUBECONFIG=str(cloud.home / "kubeconfig")).returncode == 0
     assert cloud.api.named("DaemonSet") == [], "we installed it, so it goes"
 

@@ -18,7 +18,7 @@ import pytest
 
 from gputax.results.kinds import SHARING
 from gputax.results.store import read_document, read_samples
-from gputax.sharing.bare.cpu_quota import PREFIX
+from gputax.sharing.cpu_quota import PREFIX
 from tests.standins import control_groups
 from tests.standins.started import start, wait_for, workers_of
 

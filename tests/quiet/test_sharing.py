@@ -12,7 +12,7 @@ from gputax.measure.view import SilentView
 from gputax.plan.cells import Setup
 from gputax.plan.techniques import SharePlan
 from gputax.results.documents.sharing import SharedRow, SharingRecord
-from gputax.sharing.bare.place import BareShared
+from gputax.sharing.bare import BareShared
 from tests.standins import control_groups
 
 # Tenants of one thread, of which two cores can serve two at a time.

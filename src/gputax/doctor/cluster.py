@@ -180,7 +180,7 @@ def check_gpus(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
 def check_sharing(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
     """Report how nodes share their GPUs, from the labels of NVIDIA's feature discovery, GKE and nos."""
     from gputax.kubernetes.nodes import SHARING_LABELS, NodeFacts
-    from gputax.sharing.flavours.flavour import flavour_of
+    from gputax.sharing.flavours import flavour_of
 
     findings = []
     for node in facts.get("nodes") or ():
@@ -216,7 +216,7 @@ def check_plugins(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
 
 def check_quota(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
     """Check that the namespace's quotas leave room for the pod."""
-    from gputax.kubernetes.quantity import quantity
+    from gputax.kubernetes.nodes import quantity
 
     needs: dict[str, float] = {"pods": 1, "count/pods": 1}
     for prefix in ("", "requests.", "limits."):

@@ -7,10 +7,9 @@ from typing import Any
 
 from gputax.errors import GputaxError
 from gputax.kubernetes.client import Cluster
-from gputax.kubernetes.nodes import node_facts
+from gputax.kubernetes.nodes import node_facts, quantity
 from gputax.kubernetes.objects import APP, Manifest
 from gputax.kubernetes.permissions import PERMISSIONS
-from gputax.kubernetes.quantity import quantity
 from gputax.kubernetes.watch import event_words, state_of
 
 PLUGIN_NAMES = ("device-plugin", "nvidia-driver", "gpu-operator", "nvidia-container-toolkit", "gpu-feature-discovery")

@@ -16,11 +16,13 @@ from gputax.kubernetes.objects import (
     Size,
     job,
     namespace,
+    proxy_daemon_set,
+    proxy_plan,
+    proxy_variables,
     runtime_class,
     suite_words,
 )
 from gputax.kubernetes.permissions import role, role_binding, service_account
-from gputax.kubernetes.proxy_objects import proxy_daemon_set, proxy_plan, proxy_variables
 from gputax.plan.options import IMAGE
 
 RUN_ID = "manual"

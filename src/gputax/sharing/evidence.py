@@ -3,16 +3,126 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from gputax.environments.described import Described
 from gputax.environments.evidence import Evidence, unproven
 from gputax.kubernetes.nodes import MIG_RESOURCE, STRATEGY_LABEL, NodeFacts
 from gputax.plan.driver import SOFTWARE_DEVICE_NAME
 from gputax.plan.environment import PROXY
-from gputax.sharing.flavours.mig_profiles import memory_of_mb
-from gputax.sharing.flavours.offer import Offer, unmet
-from gputax.sharing.mps import CAP_TOLERANCE, mib, uncapped
-from gputax.sharing.seen import Reached, Seen
+from gputax.sharing.offer import Offer, memory_of_mb, unmet
+
+Reached = Literal["cuda", "software", "cpu"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One tenant, as reported by the cluster and by its worker."""
+
+    number: int
+    evidence: Evidence
+    devices: Mapping[str, Any]
+    visible: str
+    """NVIDIA_VISIBLE_DEVICES in the container."""
+
+    @property
+    def reached(self) -> Reached:
+        """The device on which its work ran, as reported by the driver in its process."""
+        if not self.cuda:
+            return "cpu"
+        return "software" if str(self.cuda.get("name") or "").startswith(SOFTWARE_DEVICE_NAME) else "cuda"
+
+    @property
+    def gpu_ids(self) -> tuple[str, ...]:
+        """The GPUs that it sees: from NVML, or else those assigned to its container."""
+        by_nvml = tuple(str(gpu["uuid"]) for gpu in self.devices.get("gpus") or () if gpu.get("uuid"))
+        given = tuple(part.partition("::")[0] for part in self.visible.split(",") if part.startswith("GPU-"))
+        return by_nvml or given or tuple(self.devices.get("nodes") or ())
+
+    @property
+    def mig_ids(self) -> tuple[str, ...]:
+        """The MIG slices that it sees."""
+        by_nvml = tuple(str(each["uuid"]) for each in self.devices.get("mig_devices") or () if each.get("uuid"))
+        return by_nvml or tuple(part for part in self.visible.split(",") if part.startswith("MIG-"))
+
+    @property
+    def mps(self) -> Mapping[str, Any]:
+        """MPS as its process sees it."""
+        return self.devices.get("mps") or {}
+
+    @property
+    def cuda(self) -> Mapping[str, Any]:
+        """The device as the driver reports it to its process."""
+        return self.devices.get("cuda") or {}
+
+    @property
+    def whole(self) -> Mapping[str, Any]:
+        """The size of the whole device, as reported by NVML."""
+        return next(iter(self.devices.get("whole") or ()), {})
+
+    @property
+    def resources(self) -> Mapping[str, Any]:
+        """The resource limits of its pod."""
+        return self.evidence.fact("limits") or {}
+
+
+# Allows for the driver's rounding and its own memory; without a cap the value would be far higher.
+CAP_TOLERANCE = 1.1
+# SMs are assigned in pairs.
+SM_STEP = 2
+# The software device's default memory (native/device).
+SOFTWARE_MEMORY_MB = 1024.0
+
+
+def uncapped(tenant: Seen, node: NodeFacts, offer: Offer) -> list[str]:
+    """Report a tenant without any sign of an MPS cap; one sign is enough, because without MPS there is none.
+
+    MPS reports to a client its share of the SMs, and its memory limit as free memory; the total stays the device's.
+    """
+    if tenant.reached == "cpu":
+        return []  # the driver was not used; `reaches_device` records that
+    cap_mb, whole_sms, cuda = _cap_mb(tenant, node, offer), tenant.whole.get("sm_count"), tenant.cuda
+    sms, free_mb, total_mb = (cuda.get(name) for name in ("sm_count", "memory_free_mb", "memory_total_mb"))
+    signs = (
+        _fewer_sms(sms, whole_sms, offer.sm_percent),
+        bool(cap_mb and total_mb and total_mb <= CAP_TOLERANCE * cap_mb),
+        _less_free(free_mb, tenant.whole.get("memory_free_mb"), cap_mb),
+    )
+    if any(signs):
+        return []
+    found = f"the driver reports {sms} of {whole_sms} SMs, {mib(free_mb)} free of {mib(total_mb)}"
+    caps = f"{offer.sm_percent:g} % and {mib(cap_mb)}" if offer.sm_percent else mib(cap_mb)
+    return [f"tenant {tenant.number} is not capped by MPS: {found}; its caps are {caps}"]
+
+
+def _fewer_sms(sms: int | None, whole: int | None, percent: float | None) -> bool:
+    if not (sms and whole and percent):
+        return False
+    return sms < whole and sms <= CAP_TOLERANCE * whole * percent / 100 + SM_STEP
+
+
+def _less_free(free_mb: float | None, device_free_mb: float | None, cap_mb: float | None) -> bool:
+    """Whether free memory is below the cap although the device has more; otherwise the memory is just in use."""
+    if free_mb is None or not device_free_mb or not cap_mb:
+        return False
+    return free_mb <= CAP_TOLERANCE * cap_mb and device_free_mb > CAP_TOLERANCE * free_mb
+
+
+def _cap_mb(tenant: Seen, node: NodeFacts, offer: Offer) -> float | None:
+    """Return the tenant's cap: the offer's, or an equal share of the device's memory if only that is known."""
+    if offer.memory_mb:
+        return offer.memory_mb
+    whole = node.memory_mb or tenant.whole.get("memory_total_mb")
+    if whole is None and tenant.reached == "software":
+        whole = SOFTWARE_MEMORY_MB
+    return None if whole is None else float(whole) / offer.replicas
+
+
+def mib(size_mb: float | None) -> str:
+    """Format a size."""
+    return "unknown" if size_mb is None else f"{size_mb:.0f} MiB"
+
 
 DEVICE_WORDS: dict[Reached, str] = {"cuda": "the GPU", "software": "the software device", "cpu": "the CPU"}
 

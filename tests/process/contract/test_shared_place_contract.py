@@ -17,8 +17,8 @@ from gputax.plan.cells import Setup
 from gputax.plan.load import Load
 from gputax.plan.options import EnvironmentOptions
 from gputax.plan.techniques import TECHNIQUES
-from gputax.sharing.bare.cpu_quota import PREFIX
-from gputax.sharing.bare.place import BareShared
+from gputax.sharing.bare import BareShared
+from gputax.sharing.cpu_quota import PREFIX
 from gputax.sharing.place import SharedPlace
 from gputax.stats.shared import TenantRuns, common_window
 from tests.standins import control_groups

@@ -155,9 +155,9 @@ def test_install_brings_all_parts_with_pinned_versions(site: Site) -> None:
 
 
 def test_the_pinned_device_plugin_is_the_one_that_deploy_brings() -> None:
-    from gputax.kubernetes.device_plugin import VERSION
+    from gputax.deploy.gpu_nodes import PLUGIN_VERSION
 
-    assert f"DEVICE_PLUGIN := {VERSION.removeprefix('v')}\n" in (REPOSITORY / "Makefile").read_text()
+    assert f"DEVICE_PLUGIN := {PLUGIN_VERSION.removeprefix('v')}\n" in (REPOSITORY / "Makefile").read_text()
 
 
 def test_the_page_names_the_versions_that_are_installed() -> None:

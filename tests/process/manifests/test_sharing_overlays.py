@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gputax.plan.techniques import TECHNIQUES
-from gputax.sharing.flavours.plugin_files import EXCLUSIVE_KEY, plugin_files
+from gputax.sharing.flavours import EXCLUSIVE_KEY, plugin_files
 from tests.process.manifests.built import KUBERNETES, OVERLAYS, Manifest, built, one, read_back
 
 STRATEGY = "nvidia.com/gpu.sharing-strategy"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputax.kubernetes.nodes import GPU_LABELS, NodeFacts, node_facts
+from gputax.kubernetes.nodes import GPU_LABELS, NodeFacts, node_facts, quantity
 
 
 def test_a_node_as_the_api_server_gives_it() -> None:
@@ -47,3 +47,8 @@ def test_every_known_label_tells_of_a_gpu_unless_it_is_false(label: str) -> None
     told, denied = NodeFacts("n", {label: "true"}), NodeFacts("n", {label: "false"})
     assert (told.has_gpu, told.to_dict()["gpu_hint"]) == (True, f"{label}=true")
     assert (denied.has_gpu, denied.to_dict()["gpu_hint"]) == (False, "")
+
+
+@pytest.mark.parametrize(("text", "number"), [("2", 2.0), ("100m", 0.1), ("4Gi", 2**32), ("1k", 1000.0), ("0", 0.0)])
+def test_quantities(text: str, number: float) -> None:
+    assert quantity(text) == pytest.approx(number)

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from gputax.kubernetes import objects
-from gputax.kubernetes.objects import PodPlan, Size, job, pod, suite_words
+from gputax.kubernetes.objects import PodPlan, Size, job, pod, proxy_plan, suite_words
 from gputax.kubernetes.permissions import PERMISSIONS, rules
-from gputax.kubernetes.proxy_objects import proxy_plan
 
 PLAN = PodPlan("p", "run-1", "gputax:1", Size(2, "4Gi", 1))
 

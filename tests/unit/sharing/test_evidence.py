@@ -11,8 +11,8 @@ from gputax.environments.described import Described
 from gputax.environments.evidence import Evidence
 from gputax.kubernetes.nodes import NodeFacts
 from gputax.sharing.evidence import proxy_group_evidence, technique_evidence
-from gputax.sharing.flavours.flavour import offer_for
-from gputax.sharing.flavours.offer import Offer, Wish
+from gputax.sharing.flavours import offer_for
+from gputax.sharing.offer import Offer, Wish
 
 GPU, OTHER_GPU = "GPU-1111", "GPU-2222"
 A100 = {"nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.count": "1"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gputax.deploy.benchmark_steps import BenchmarkChoices, benchmark_steps, gpu_resource
+from gputax.deploy.gpu_nodes import PLUGIN_VERSION, plugin_daemon_set
 from gputax.deploy.plan import ApplyObjects, AwaitGpus, GpusAllocatable, Plan, Rate, Step
-from gputax.kubernetes import device_plugin
 
 PLUGIN_LIMIT_S = 180.0
 PENDING_LIMIT_S = 300.0
@@ -42,7 +42,7 @@ def current_plan(choices: CurrentChoices, benchmark: BenchmarkChoices, run_id: s
     notes = ["Nothing else is changed in the cluster; destroy removes the objects that were not there before."]
     if gpus and choices.install_device_plugin:
         notes.append(
-            f"NVIDIA's device plugin {device_plugin.VERSION} is installed only if a GPU node advertises no "
+            f"NVIDIA's device plugin {PLUGIN_VERSION} is installed only if a GPU node advertises no "
             f"{gpu_resource()}; --no-device-plugin forbids it."
         )
     return Plan(
@@ -65,7 +65,7 @@ def _title(choices: CurrentChoices) -> str:
 
 
 def _gpus(choices: CurrentChoices) -> Step:
-    plugin = ApplyObjects("05-nvidia-device-plugin.yaml", (device_plugin.daemon_set(),))
+    plugin = ApplyObjects("05-nvidia-device-plugin.yaml", (plugin_daemon_set(),))
     return Step(
         "gpus",
         "GPU nodes and device plugin",

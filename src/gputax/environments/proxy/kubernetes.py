@@ -14,8 +14,7 @@ from gputax.environments.process import ChildProcess
 from gputax.environments.proxy.evidence import Intended, proxy_evidence
 from gputax.environments.proxy.server import DEFAULT_TRANSPORT, SPIN_VARIABLE, spin_of
 from gputax.errors import GputaxError, UsageError
-from gputax.kubernetes.objects import APP, LIBVGPU_DIRECTORY, ROLE_LABEL, PodPlan
-from gputax.kubernetes.proxy_objects import STATUS, proxy_plan, proxy_variables
+from gputax.kubernetes.objects import APP, LIBVGPU_DIRECTORY, ROLE_LABEL, STATUS, PodPlan, proxy_plan, proxy_variables
 from gputax.kubernetes.watch import state_of
 from gputax.plan.environment import PROXY
 

@@ -22,10 +22,9 @@ from gputax.plan.engines import waiting_passively
 from gputax.plan.options import EnvironmentOptions
 from gputax.plan.techniques import Entitlement, Technique
 from gputax.sharing.evidence import proxy_group_evidence, technique_evidence
-from gputax.sharing.flavours.offer import BEHIND_THE_PROXY, Offer
 from gputax.sharing.kubernetes.node import SharingNode
-from gputax.sharing.kubernetes.tenant_pods import TenantPods
-from gputax.sharing.kubernetes.tenant_shape import TenantShape
+from gputax.sharing.kubernetes.tenant_pods import TenantPods, TenantShape
+from gputax.sharing.offer import BEHIND_THE_PROXY, Offer
 from gputax.sharing.place import Say, Switched, Tenant
 
 

@@ -1,14 +1,17 @@
-"""The pods of tenants that start together: created by several threads, followed by one watch, deleted on demand."""
+"""The pods of tenants that start together: their shape, one watch for all of them, deletion on demand."""
 
 from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass, replace
 
 from gputax.errors import Interrupted, PreflightError
-from gputax.kubernetes.objects import APP, ROLE_LABEL, RUN_LABEL, Manifest, PodPlan
+from gputax.kubernetes.objects import APP, ROLE_LABEL, RUN_LABEL, Manifest, PodPlan, Size
 from gputax.kubernetes.pods import DELETE_GRACE_S, GONE_TIMEOUT_S, ReadyPod, RunPods, uninterrupted
 from gputax.kubernetes.watch import PodWatch, Say
+from gputax.sharing.offer import Offer
+from gputax.worker.tenant.info import IMAGE_VARIABLE, PORT_VARIABLE, TECHNIQUE_VARIABLE
 
 TENANT = "tenant"
 # Two techniques can have the same resource name. Labels and allocatable may then show the new one while the kubelet
@@ -99,3 +102,42 @@ class TenantPods(RunPods):
         with self._making:
             self._count += 1
             return f"{APP}-{role}-{self.run_id}-{self._count}"
+
+
+METRICS_PORT = 8000
+PORT_NAME = "prometheus"
+TECHNIQUE_LABEL = "gputax.dev/technique"
+TENANT_LABEL = "gputax.dev/tenant"
+
+
+@dataclass(frozen=True)
+class TenantShape:
+    """The n-th tenant under a technique."""
+
+    technique: str
+    number: int
+    """Counted from 1; also a label, so that equal tenants get separate pods."""
+    size: Size
+    node: str = ""
+    offer: Offer | None = None
+    """None with the proxy, where a tenant does not have its own device."""
+
+    def shaped(self, plan: PodPlan) -> PodPlan:
+        """Return the tenant's pod."""
+        size = replace(self.size, gpus=1, gpu_resource=self.offer.resource) if self.offer else self.size
+        return replace(
+            plan,
+            size=size,
+            role=TENANT,
+            node=self.node or plan.node,
+            variables={
+                **plan.variables,
+                PORT_VARIABLE: str(METRICS_PORT),
+                TECHNIQUE_VARIABLE: self.technique,
+                IMAGE_VARIABLE: plan.image,
+            },
+            further_labels={TECHNIQUE_LABEL: self.technique, TENANT_LABEL: str(self.number)},
+            ports={PORT_NAME: METRICS_PORT},
+            knows_itself=True,
+            host_ipc=bool(self.offer and self.offer.host_ipc),
+        )

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gputax.kubernetes.nodes import NodeFacts
-from gputax.sharing.flavours.offer import Wish, unmet
-from gputax.sharing.kubernetes.standing import standing_offer
+from gputax.sharing.kubernetes.environment import standing_offer
+from gputax.sharing.offer import Wish, unmet
 
 A100 = {"nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 GKE = {"cloud.google.com/gke-accelerator": "nvidia-l4"}

@@ -12,14 +12,11 @@ from gputax.errors import PreflightError, UsageError
 from gputax.kubernetes.nodes import NodeFacts, node_facts
 from gputax.kubernetes.objects import PodPlan, Size, pod
 from gputax.plan.options import SHARING_FLAVOURS, EnvironmentOptions
-from gputax.sharing.flavours.flavour import FLAVOURS, flavour_of, offer_for
-from gputax.sharing.flavours.gke import cluster_of
-from gputax.sharing.flavours.mig_profiles import chosen_profile
-from gputax.sharing.flavours.offer import Offer, Wish, unmet
-from gputax.sharing.flavours.plugin_files import plugin_file, plugin_files
-from gputax.sharing.kubernetes.permissions import FILES_PERMISSIONS, NODE_PERMISSIONS, access_sharing
+from gputax.sharing.flavours import FLAVOURS, cluster_of, flavour_of, offer_for, plugin_file, plugin_files
+from gputax.sharing.kubernetes.manifests import FILES_PERMISSIONS, NODE_PERMISSIONS, access_sharing
+from gputax.sharing.kubernetes.nodes import Others, others_on, tenant_size
 from gputax.sharing.kubernetes.plugin_config import ConfigPlace, missing_files, mounted_place, place_named
-from gputax.sharing.kubernetes.room import Others, others_on, tenant_size
+from gputax.sharing.offer import Offer, Wish, chosen_profile, unmet
 
 ROOT = Path(__file__).resolve().parents[4]
 A100 = {"nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}

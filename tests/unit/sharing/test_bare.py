@@ -16,9 +16,8 @@ from gputax.places import shared_place
 from gputax.plan.cells import Setup
 from gputax.plan.options import EnvironmentOptions
 from gputax.plan.techniques import TECHNIQUES
-from gputax.sharing.bare.cpu_quota import Quota, Throttling
-from gputax.sharing.bare.place import BareShared
-from gputax.sharing.bare.tenants import CoreTenant, QuotaTenant, cpu_seconds
+from gputax.sharing.bare import BareShared, CoreTenant, QuotaTenant, cpu_seconds
+from gputax.sharing.cpu_quota import Quota, Throttling
 from gputax.worker.probes.limits import CpuAllowance
 
 MODEL = Setup("yolos-small")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gputax.errors import PreflightError
-from gputax.sharing.bare import cpu_quota
-from gputax.sharing.bare.cpu_quota import PREFIX, QuotaGroups, quota_of, remove_leftovers
+from gputax.sharing import cpu_quota
+from gputax.sharing.cpu_quota import PREFIX, QuotaGroups, quota_of, remove_leftovers
 
 FILES = {
     1: ("cgroup.procs", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares", "cpu.stat"),

@@ -1,1 +1,0 @@
-"""Local tenants: CPU stand-ins and the GPU proxy."""

@@ -1,1 +1,0 @@
-"""Flavours: the installations that share or partition GPUs, and how each names its shares."""
