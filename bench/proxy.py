@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.intervals import median_interval
-from gputax.environments.native_parts import LIBVGPU, SOFTWARE_DEVICE, native_directory, native_part
-from gputax.environments.proxy.server import (
+from gputax.environments.driver import LIBVGPU, SOFTWARE_DEVICE, native_directory, native_part
+from gputax.environments.proxy import (
     SOCKET_VARIABLE,
     TRANSPORT_VARIABLE,
     ProxyAddress,

@@ -41,11 +41,11 @@ ROWS: dict[str, Row] = {
     row.name: row
     for row in (
         Row("bare", "this machine", "environments.bare:Bare"),
-        Row("bare+proxy", "this machine", "environments.proxy.bare:BareProxy"),
+        Row("bare+proxy", "this machine", "environments.bare:BareProxy"),
         Row("container", "options", "environments.container:Container"),
         Row("ssh:HOST", "options", "environments.ssh:Ssh"),
         Row("k8s", "cluster", "environments.kubernetes:Kubernetes"),
-        Row("k8s+proxy", "cluster", "environments.proxy.kubernetes:KubernetesProxy"),
+        Row("k8s+proxy", "cluster", "environments.kubernetes:KubernetesProxy"),
         Row("k8s+xen", "cluster", "environments.kubernetes:Kubernetes"),
         Row("k8s+time-slicing", "cluster", "sharing.kubernetes.environment:KubernetesTechnique"),
         Row("k8s+mps", "cluster", "sharing.kubernetes.environment:KubernetesTechnique"),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
+from gputax.environments.driver import SOFTWARE_DEVICE, native_part
 from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
 from gputax.plan.engines import ENGINES as KINDS
 from gputax.plan.engines import parse_engine

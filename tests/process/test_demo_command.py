@@ -9,7 +9,7 @@ import pytest
 
 from gputax.cli.demo import Sizes, exit_code, run_demo
 from gputax.cli.main import main
-from gputax.environments.native_parts import missing_parts
+from gputax.environments.driver import missing_parts
 from gputax.report.demo import DemoResults
 from tests.builders.documents import benchmark, record
 from tests.standins.command import TINY_SUITE

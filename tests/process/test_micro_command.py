@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gputax.environments.native_parts import native_directory
+from gputax.environments.driver import native_directory
 from gputax.plan.micro import OPERATIONS
 from gputax.results.documents.comparison import Comparison
 from gputax.results.kinds import RUN

@@ -98,7 +98,7 @@ class Tour:
 
     def results(self) -> DemoResults:
         """Measure everything that can be measured here."""
-        from gputax.environments.native_parts import BUILD, missing_parts
+        from gputax.environments.driver import BUILD, missing_parts
         from gputax.report.demo import DemoResults
 
         missing = missing_parts()

@@ -17,9 +17,8 @@ from typing import Any
 import click
 
 from gputax.cli.options import Verb, as_json, options, own
-from gputax.environments.driver import driver_library
-from gputax.environments.native_parts import LIBVGPU, native_part
-from gputax.environments.proxy.server import (
+from gputax.environments.driver import LIBVGPU, driver_library, native_part
+from gputax.environments.proxy import (
     SOCKET_VARIABLE,
     SPIN,
     SPIN_VARIABLE,

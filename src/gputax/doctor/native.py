@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gputax.doctor.finding import Finding
-from gputax.environments.native_parts import BUILD, missing_parts, native_directory
+from gputax.environments.driver import BUILD, missing_parts, native_directory
 
 TITLE = "native parts"
 

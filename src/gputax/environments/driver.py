@@ -1,4 +1,4 @@
-"""Find the requested `libcuda.so.1` and make a program's loader use it."""
+"""The native parts built by `make native`, and how a program's loader is made to find the requested `libcuda.so.1`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
-from gputax.environments.own_directory import own_directory
+from gputax.environments.process import own_directory
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.driver import DriverChoice
 from gputax.worker.probes.driver_library import SONAME
+
+PACKAGE = Path(__file__).resolve().parent.parent
+NATIVE_VARIABLE = "GPUTAX_NATIVE"
+SOFTWARE_DEVICE = "software/libcuda.so.1"
+LIBVGPU = "vgpu/libcuda.so.1"
+PROXY_PROGRAM = "gputax-proxy"
+PARTS: dict[str, str] = {SOFTWARE_DEVICE: "the software device", LIBVGPU: "libvgpu", PROXY_PROGRAM: "the GPU proxy"}
+BUILD = "make native"
+
+
+def native_directory() -> Path:
+    """Return $GPUTAX_NATIVE, or the build directory of the checkout if that is not set."""
+    given = os.environ.get(NATIVE_VARIABLE)
+    return Path(given).expanduser().resolve() if given else PACKAGE.parent.parent / "native" / "build"
+
+
+def native_part(name: str) -> Path:
+    """Return the path of a part; the error for a missing part names the command that builds it."""
+    path = native_directory() / name
+    if not path.is_file():
+        raise PreflightError(
+            f"{PARTS[name]} is not built",
+            where=str(path),
+            next_step=f"run `{BUILD}` in the checkout (needs gcc and make), "
+            f"or set {NATIVE_VARIABLE} to a built directory",
+        )
+    return path
+
+
+def missing_parts() -> list[str]:
+    """Return the titles of the parts that are not built."""
+    return [title for name, title in PARTS.items() if not (native_directory() / name).is_file()]
+
 
 PROBE_TIMEOUT_S = 60.0
 

@@ -6,13 +6,12 @@ import dataclasses
 import os
 from collections.abc import Mapping
 
-from gputax.environments.bare import Bare
+from gputax.environments.bare import Bare, BareProxy
 from gputax.environments.described import Described
 from gputax.environments.evidence import Evidence
 from gputax.environments.kubernetes import cgroup_reasons, device_ids, xen_reasons
 from gputax.environments.process import ChildProcess
-from gputax.environments.proxy.bare import BareProxy
-from gputax.environments.proxy.server import SOCKET_VARIABLE
+from gputax.environments.proxy import SOCKET_VARIABLE
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import K8S, PROXY, XEN, EnvironmentName

@@ -1,11 +1,13 @@
-"""Local processes: a child that can be waited for even after an interrupt, and the local worker."""
+"""Local processes: a child that can be waited for even after an interrupt, the local worker, and their directory."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import ctypes
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,12 +17,68 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TextIO
 
 from gputax.environments.environment import Explain
-from gputax.environments.own_directory import own_directory
-from gputax.errors import GputaxError
+from gputax.errors import GputaxError, PreflightError
 from gputax.worker.scratch import VARIABLE
+
+PREFIX = "gputax-"
+OWNER = ".owner"
+"""A file locked by the owning process; the kernel releases the lock however the process ends."""
+
+
+@contextmanager
+def own_directory(kind: str, below: Path | None = None) -> Iterator[Path]:
+    """Create a private directory, below TMPDIR by default, and remove it afterwards."""
+    place = below or Path(tempfile.gettempdir())
+    _remove_orphans(place)
+    with contextlib.ExitStack() as at_the_end:
+        try:
+            directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-", dir=place))
+            at_the_end.callback(shutil.rmtree, directory, ignore_errors=True)
+            at_the_end.enter_context(_held(directory))
+        except OSError as error:
+            raise PreflightError(
+                f"no place for temporary files: {error.strerror or error}",
+                where=str(error.filename or "TMPDIR"),
+                next_step="set TMPDIR to a writable directory with free space",
+            ) from error
+        yield directory
+
+
+def _held(directory: Path) -> TextIO:
+    """Return the owner's file, locked while it is open."""
+    # Locked before it gets its final name, so that no other process finds it unlocked.
+    unnamed = directory / f"{OWNER}.new"
+    file = unnamed.open("w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    unnamed.rename(directory / OWNER)
+    return file
+
+
+def _remove_orphans(place: Path) -> None:
+    """Remove the directories of killed gputax processes; a directory without the owner file is not ours."""
+    for owner in place.glob(f"{PREFIX}*/{OWNER}"):
+        if _abandoned(owner):
+            shutil.rmtree(owner.parent, ignore_errors=True)
+
+
+def _abandoned(owner: Path) -> bool:
+    """Whether the file is ours and no running process holds it."""
+    try:
+        # Anyone can write to TMPDIR: a FIFO under this name must not block us, and a link must not redirect us.
+        descriptor = os.open(owner, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.fstat(descriptor).st_uid == os.getuid()
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
 
 POLL_S = 0.01
 _PR_SET_PDEATHSIG = 1

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from gputax.environments.described import Described
-from gputax.environments.driver import driver_library, library_variables
+from gputax.environments.driver import LIBVGPU, driver_library, library_variables, native_part
 from gputax.environments.evidence import Evidence, unproven
-from gputax.environments.native_parts import LIBVGPU, native_part
 from gputax.environments.process import ChildProcess, start_local_worker
-from gputax.environments.proxy.evidence import Intended, proxy_evidence
-from gputax.environments.proxy.server import (
+from gputax.environments.proxy import (
     SOCKET_VARIABLE,
+    Intended,
     ProxyAddress,
     ProxyOptions,
     own_proxy,
+    proxy_evidence,
     running_proxy,
     spin_of,
     transport_of,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gputax.environments.own_directory import own_directory
+from gputax.environments.process import own_directory
 
 HOLDS_ONE = """
 import sys
 from pathlib import Path
-from gputax.environments.own_directory import own_directory
+from gputax.environments.process import own_directory
 with own_directory("test", Path(sys.argv[1])) as directory:
     print(directory, flush=True)
     sys.stdin.read()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gputax.environments.proxy import server as proxy_server
-from gputax.environments.proxy.server import ProxyOptions, own_proxy
+from gputax.environments import proxy as proxy_server
+from gputax.environments.proxy import ProxyOptions, own_proxy
 from gputax.errors import PreflightError
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
+from gputax.environments.driver import SOFTWARE_DEVICE, native_part
 
 
 def test_a_crash_on_the_cpu_is_a_real_one_and_leaves_no_file(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
+from gputax.environments.driver import SOFTWARE_DEVICE, native_part
 from gputax.worker.isolation import HostWalls
 
 SECRET = b"0123456789abcdef0123456789abcdef"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputax.environments.own_directory import OWNER, own_directory
+from gputax.environments.process import OWNER, own_directory
 
 
 @pytest.fixture

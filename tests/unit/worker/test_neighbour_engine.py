@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gputax.environments.native_parts import SOFTWARE_DEVICE, native_part
+from gputax.environments.driver import SOFTWARE_DEVICE, native_part
 from gputax.errors import UsageError
 from gputax.plan.engines import parse_engine
 from gputax.worker.engines import load_engine

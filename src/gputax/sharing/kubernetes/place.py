@@ -11,8 +11,7 @@ from typing import Any
 
 from gputax.environments.described import Described
 from gputax.environments.evidence import Evidence
-from gputax.environments.kubernetes import Kubernetes
-from gputax.environments.proxy.kubernetes import KubernetesProxy
+from gputax.environments.kubernetes import Kubernetes, KubernetesProxy
 from gputax.errors import GputaxError, PreflightError, UsageError
 from gputax.kubernetes.nodes import NodeFacts
 from gputax.kubernetes.pods import uninterrupted

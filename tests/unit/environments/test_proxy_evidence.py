@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputax.environments.proxy.evidence import Intended, proxy_evidence
+from gputax.environments.proxy import Intended, proxy_evidence
 
 VGPU = "/native/vgpu/libcuda.so.1"
 SOFTWARE = "/native/software/libcuda.so.1"

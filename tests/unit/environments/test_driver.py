@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from gputax.doctor.native import check_native, native_facts
-from gputax.environments.driver import driver_library, given_library, library_variables
-from gputax.environments.native_parts import PROXY, native_part
+from gputax.environments.driver import PROXY_PROGRAM, driver_library, given_library, library_variables, native_part
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.driver import DriverChoice
 
@@ -19,7 +18,7 @@ def unbuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_not_built_says_how_to_build_it(unbuilt: Path) -> None:
     with pytest.raises(PreflightError) as raised:
-        native_part(PROXY)
+        native_part(PROXY_PROGRAM)
     assert raised.value.what == "the GPU proxy is not built"
     assert raised.value.where == str(unbuilt / "gputax-proxy")
     assert "make native" in raised.value.next_step

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gputax.environments.proxy import server as proxy_server
-from gputax.environments.proxy.server import ProxyAddress, ProxyOptions, running_proxy, spin_of, transport_of
+from gputax.environments import proxy as proxy_server
+from gputax.environments.proxy import ProxyAddress, ProxyOptions, running_proxy, spin_of, transport_of
 from gputax.errors import PreflightError, UsageError
 
 
