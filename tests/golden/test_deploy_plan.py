@@ -8,9 +8,8 @@ import os
 from pathlib import Path
 
 from gputax.deploy.benchmark_steps import BenchmarkChoices
-from gputax.deploy.cost import spent
+from gputax.deploy.cost import load_prices, spent
 from gputax.deploy.plan import Plan
-from gputax.deploy.prices import load_prices
 from gputax.deploy.providers.current import CurrentChoices, current_plan
 from gputax.deploy.providers.gke import GkeChoices, default_image, gke_plan
 from gputax.deploy.state import State, StepRecord

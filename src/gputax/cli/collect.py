@@ -18,10 +18,10 @@ def collect(out: str, as_json: bool) -> None:
 
     The record comes from the result block at the end of the pod's log: a pod that has ended can be read, not entered.
     """
-    from gputax.deploy.collection import collect as download
-    from gputax.deploy.job_watch import job_state
+    from gputax.deploy.job import collect as download
+    from gputax.deploy.job import job_state
     from gputax.deploy.plan import CollectResults
-    from gputax.deploy.providers.registry import open_deployment
+    from gputax.deploy.providers import open_deployment
 
     deployment, plan, tools = open_deployment(out)
     action = plan.steps[-1].action

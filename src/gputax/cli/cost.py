@@ -16,7 +16,7 @@ from gputax.plan.options import DEPLOYMENT
 def cost(out: str, as_json: bool) -> None:
     """Add up a deployment's hours, from its own events, at the prices of a dated table."""
     from gputax.deploy.cost import METHOD, price_facts, spent
-    from gputax.deploy.providers.registry import plan_of
+    from gputax.deploy.providers import plan_of
     from gputax.deploy.state import find_deployment, now
 
     deployment = find_deployment(out)

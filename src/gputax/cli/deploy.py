@@ -145,11 +145,10 @@ def _cluster_named(context: str) -> tuple[str, str]:
 
 
 def _gke_choices(chosen: dict[str, Any], common: dict[str, Any], dry_run: bool) -> dict[str, Any]:
-    from gputax.deploy.access import RealTools
     from gputax.deploy.benchmark_steps import BenchmarkChoices
-    from gputax.deploy.prices import check_place, default_machine, full_accelerator, load_prices
-    from gputax.deploy.providers.gke import NO_PROJECT, GkeChoices, default_image
-    from gputax.deploy.providers.gke_preflight import check_names, find_project
+    from gputax.deploy.cost import check_place, default_machine, full_accelerator, load_prices
+    from gputax.deploy.providers.gke import NO_PROJECT, GkeChoices, check_names, default_image, find_project
+    from gputax.deploy.tools import RealTools
 
     if chosen["device"] != "cuda":
         raise UsageError(
@@ -181,7 +180,7 @@ def _gke_choices(chosen: dict[str, Any], common: dict[str, Any], dry_run: bool) 
 
 
 def _show_dry_run(provider: str, choices: dict[str, Any], deployment: Deployment) -> None:
-    from gputax.deploy.providers.registry import plan_of
+    from gputax.deploy.providers import plan_of
     from gputax.report.deployments import write_deployment_plan, write_plan
 
     run_id = deployment.state.run_id if deployment.exists() else "dry-run"
@@ -198,9 +197,8 @@ def _begin(
     provider: str, choices: dict[str, Any], deployment: Deployment, chosen: dict[str, Any], rerun: bool
 ) -> Plan | None:
     """Make or find the state; None where the results were downloaded already."""
-    from gputax.deploy.begin import begin_state
-    from gputax.deploy.collection import is_collected
-    from gputax.deploy.providers.registry import plan_of
+    from gputax.deploy.providers import plan_of
+    from gputax.deploy.state import begin_state, is_collected
 
     state = begin_state(provider, choices, deployment, seconds(chosen["idle_limit"], "--idle-limit"), rerun)
     if is_collected(deployment, state.run_id):
@@ -211,10 +209,9 @@ def _begin(
 
 
 def _check_gke(choices: dict[str, Any], fresh: bool) -> None:
-    from gputax.deploy.access import RealTools
-    from gputax.deploy.prices import load_prices
-    from gputax.deploy.providers.gke import GkeChoices
-    from gputax.deploy.providers.gke_preflight import check_account, check_programs, check_quota
+    from gputax.deploy.cost import load_prices
+    from gputax.deploy.providers.gke import GkeChoices, check_account, check_programs, check_quota
+    from gputax.deploy.tools import RealTools
 
     place, tools = GkeChoices(**choices["gke"]), RealTools()
     check_account(place, tools)
@@ -224,7 +221,7 @@ def _check_gke(choices: dict[str, Any], fresh: bool) -> None:
 
 
 def _carry_out(plan: Plan, deployment: Deployment, yes: bool) -> None:
-    from gputax.deploy.providers.registry import tools_for
+    from gputax.deploy.providers import tools_for
     from gputax.deploy.runner import Runner
     from gputax.report.deployments import write_deployment_plan, write_plan
 

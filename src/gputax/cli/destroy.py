@@ -21,7 +21,7 @@ def destroy(out: str, scale_to_zero: bool, if_idle: str, yes: bool) -> None:
     Results that were not collected are collected first. Safe to repeat, also when half of it is gone.
     """
     from gputax.cli.deploy import ask_consent
-    from gputax.deploy.providers.registry import open_deployment
+    from gputax.deploy.providers import open_deployment
     from gputax.deploy.state import now
     from gputax.deploy.teardown import Teardown
     from gputax.text import duration

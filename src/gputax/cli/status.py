@@ -21,7 +21,7 @@ from gputax.plan.options import DEPLOYMENT, OUTPUT
 )
 def status(out: str, watch: bool, interval: float, as_json: bool) -> None:
     """Show the steps as a check list with times, the pods, the last log lines and the cost so far."""
-    from gputax.deploy.providers.registry import open_deployment
+    from gputax.deploy.providers import open_deployment
     from gputax.deploy.state import now
     from gputax.deploy.status import checklist_text, standing, standing_data
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gputax.deploy.access import ClusterAccess, Tools
 from gputax.deploy.plan import AwaitGpus, Manifest
+from gputax.deploy.tools import ClusterAccess, Tools
 from gputax.errors import PreflightError
 from gputax.kubernetes.client import ForbiddenError
 from gputax.kubernetes.nodes import node_facts

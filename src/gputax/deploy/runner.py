@@ -8,10 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from gputax.deploy.access import Tools
-from gputax.deploy.collection import collect, is_collected
 from gputax.deploy.gpu_nodes import allocatable, await_gpus
-from gputax.deploy.job_watch import await_job, job_state
+from gputax.deploy.job import await_job, collect, job_state
 from gputax.deploy.plan import (
     Answer,
     ApplyObjects,
@@ -27,8 +25,8 @@ from gputax.deploy.plan import (
     RunCommands,
     Step,
 )
-from gputax.deploy.state import Deployment, StepRecord, now_text
-from gputax.deploy.troubles import ABSENT, trouble_in, useful_line
+from gputax.deploy.state import Deployment, StepRecord, is_collected, now_text
+from gputax.deploy.tools import ABSENT, Tools, trouble_in, useful_line
 from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, ResultsError
 from gputax.kubernetes.client import ForbiddenError
 

@@ -1,4 +1,4 @@
-"""A deployment on disk: its state, event log and command log, from which any later command can continue."""
+"""A deployment on disk: its state, event log and command log, with which any later command begins or continues."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import datetime
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gputax.deploy.troubles import redacted
+from gputax.deploy.tools import redacted
 from gputax.errors import GputaxError, PreflightError, ResultsError, UsageError
 from gputax.results.files import disk_error, write_text
 
@@ -223,3 +224,96 @@ def now() -> datetime.datetime:
 def now_text() -> str:
     """Return the current time in the format of the event log."""
     return now().isoformat(timespec="milliseconds")
+
+
+# Steps of one run of the benchmark; all earlier steps set up the cluster.
+RUN_STEPS = ("job", "run", "collect")
+
+
+def begin_state(
+    provider: str, choices: Mapping[str, Any], deployment: Deployment, idle_limit_s: float, rerun: bool
+) -> State:
+    """Return the state to continue with; it is written only after the user confirms."""
+    out = deployment.results
+    if not deployment.exists():
+        if foreign_results(deployment):
+            raise UsageError(
+                "the directory already contains other results",
+                where=str(out),
+                next_step=f"choose another --out, not {out}",
+            )
+        return _take(deployment, State(provider, new_run_id(), now_text(), choices, idle_limit_s))
+    state = deployment.state
+    collected = is_collected(deployment, state.run_id)
+    if collected and not rerun and not _place_differs(state, provider, choices):
+        return state
+    if state.destroyed_at:
+        if collected and not rerun:
+            raise UsageError(
+                "the directory contains results of an earlier deployment",
+                where=str(out),
+                next_step="use another --out, or --rerun to replace them",
+            )
+        fresh_state = State(provider, new_run_id(), now_text(), choices, idle_limit_s, earlier_runs=_runs(state))
+        return _take(deployment, fresh_state)
+    if _place_differs(state, provider, choices):
+        raise UsageError(
+            f"the directory contains another deployment ({_differences(state, provider, choices)})",
+            where=str(out),
+            next_step=f"use another --out, or run gputax destroy --out {out} first",
+        )
+    if rerun or state.choices["benchmark"] != choices["benchmark"]:
+        # A different benchmark or --rerun: a new run on the same cluster.
+        kept = {name: record for name, record in state.steps.items() if name not in RUN_STEPS}
+        job = state.record("job")
+        fresh = {"job": StepRecord(ours=True)} if job.ours else {}
+        again = replace(state, run_id=new_run_id(), earlier_runs=_runs(state), steps={**kept, **fresh})
+        return _take(deployment, replace(again, choices=choices, idle_limit_s=idle_limit_s))
+    return state
+
+
+def _runs(state: State) -> tuple[str, ...]:
+    return (*state.earlier_runs, state.run_id)
+
+
+def _take(deployment: Deployment, state: State) -> State:
+    deployment.hold(state)
+    return state
+
+
+def _place_differs(state: State, provider: str, choices: Mapping[str, Any]) -> bool:
+    return state.provider != provider or any(
+        state.choices.get(key) != choices.get(key) for key in (provider, "build") if key in choices
+    )
+
+
+def _differences(state: State, provider: str, choices: Mapping[str, Any]) -> str:
+    if state.provider != provider:
+        return f"provider {state.provider}, not {provider}"
+    old, new = state.choices.get(provider) or {}, choices.get(provider) or {}
+    changed = [f"{key} {old.get(key)!r}, not {value!r}" for key, value in new.items() if old.get(key) != value]
+    return ", ".join(changed) or ("with an image built here" if state.choices.get("build") else "with a finished image")
+
+
+def new_run_id() -> str:
+    """Return a short id that is valid as a label."""
+    return secrets.token_hex(4)
+
+
+def is_collected(deployment: Deployment, run_id: str) -> bool:
+    """Whether the complete record of this run is in the result directory."""
+    try:
+        marker = json.loads((deployment.path / "collected.json").read_text())
+        return marker["run_id"] == run_id and not marker.get("job_failed") and record_path(deployment).exists()
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def foreign_results(deployment: Deployment) -> bool:
+    """Whether the result directory contains results that are not from a deployment."""
+    return record_path(deployment).exists() and not (deployment.path / "collected.json").exists()
+
+
+def record_path(deployment: Deployment) -> Path:
+    """Return the path of the collected record."""
+    return deployment.results / "benchmark_results.json"

@@ -6,12 +6,11 @@ import datetime
 from dataclasses import dataclass
 from typing import Any
 
-from gputax.deploy.access import Tools
-from gputax.deploy.collection import is_collected
 from gputax.deploy.cost import Cost, moment, spent
-from gputax.deploy.job_watch import pods_of
+from gputax.deploy.job import pods_of
 from gputax.deploy.plan import AwaitJob, Manifest, Plan, Step
-from gputax.deploy.state import Deployment, State, StepRecord
+from gputax.deploy.state import Deployment, State, StepRecord, is_collected
+from gputax.deploy.tools import Tools
 from gputax.errors import GputaxError
 from gputax.kubernetes.watch import state_of
 from gputax.text import duration

@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gputax.deploy.access import Tools
-from gputax.deploy.collection import collect, is_collected
-from gputax.deploy.job_watch import job_state
+from gputax.deploy.job import collect, job_state
 from gputax.deploy.plan import (
     Answer,
     ApplyObjects,
@@ -25,8 +23,8 @@ from gputax.deploy.plan import (
     Step,
 )
 from gputax.deploy.runner import Runner, await_namespace_gone, identity
-from gputax.deploy.state import Deployment, now_text
-from gputax.deploy.troubles import ABSENT, useful_line
+from gputax.deploy.state import Deployment, is_collected, now_text
+from gputax.deploy.tools import ABSENT, Tools, useful_line
 from gputax.errors import GputaxError, Interrupted
 from gputax.kubernetes.client import ForbiddenError
 from gputax.kubernetes.objects import APP, NAME_LABEL, RUN_LABEL

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from gputax.deploy.job_watch import await_job
+from gputax.deploy.job import await_job
 from gputax.deploy.plan import Answer, AwaitJob, Command, Plan, RunCommands, Step
-from gputax.deploy.processes import Finished
 from gputax.deploy.runner import Runner
 from gputax.deploy.state import Deployment, State
 from gputax.deploy.teardown import Teardown
-from gputax.deploy.troubles import TROUBLES, trouble_in
+from gputax.deploy.tools import TROUBLES, Finished, trouble_in
 from gputax.errors import GputaxError
 from gputax.kubernetes.objects import RUN_LABEL
 

@@ -1,16 +1,20 @@
-"""Follow one Job until it ends: report what its pod waits for, and give up early if it cannot start."""
+"""One Job: follow it until it ends, give up early if it cannot start, and collect the record and the log it leaves."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from gputax.deploy.access import ClusterAccess, Tools
-from gputax.deploy.plan import AwaitJob, Manifest
+from gputax.deploy.plan import AwaitJob, CollectResults, Command, Manifest
+from gputax.deploy.state import Deployment, now_text, record_path
+from gputax.deploy.tools import ClusterAccess, Tools
 from gputax.errors import CellError, GputaxError, ResultsError
 from gputax.kubernetes.objects import RUN_LABEL
 from gputax.kubernetes.watch import PodState, end_words, exit_code, state_of, unschedulable_step
+from gputax.results.files import write_text
 
 Phase = Literal["absent", "active", "complete", "failed"]
 # The kubelet retries an image pull forever; after this time we give up.
@@ -112,3 +116,59 @@ def _cannot_start(action: AwaitJob, state: PodState, next_step: str) -> GputaxEr
 
 def _where(action: AwaitJob) -> str:
     return f"Job {action.job}, namespace {action.namespace}"
+
+
+LOG_NAME = "pod.log"
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The collected files."""
+
+    record: Path
+    log: Path
+    source: str
+    cells: int
+
+
+def collect(
+    tools: Tools,
+    deployment: Deployment,
+    action: CollectResults,
+    run_id: str,
+    lost_log: tuple[Command, ...],
+    job_failed: bool = False,
+) -> Collected:
+    """Read the log, check its result block, and write both; idempotent."""
+    text, source = _log_text(tools, action, run_id, lost_log)
+    log = deployment.results / LOG_NAME
+    write_text(log, text)
+    # Imported here: the record's schema needs pydantic, which `gputax status` does not.
+    from gputax.results.importers.pod_log import read_block
+
+    try:
+        record, _ = read_block(text, str(log))
+    except ResultsError as error:
+        raise ResultsError(
+            error.what, where=str(log), next_step=f"{error.next_step or 'read the log'}; the log was saved"
+        ) from error
+    write_text(record_path(deployment), record.model_dump_json(indent=2) + "\n")
+    marker = {"run_id": run_id, "collected_at": now_text(), "from": source, "job_failed": job_failed}
+    write_text(deployment.path / "collected.json", json.dumps(marker, indent=2) + "\n")
+    return Collected(record_path(deployment), log, source, len(record.benchmarks))
+
+
+def _log_text(tools: Tools, action: CollectResults, run_id: str, lost_log: tuple[Command, ...]) -> tuple[str, str]:
+    pods = pods_of(tools.cluster(), action.namespace, run_id)
+    if pods:
+        name = str(pods[-1]["metadata"]["name"])
+        return tools.cluster().log(name, namespace=action.namespace), f"pod {name}"
+    for command in lost_log:
+        found = tools.ask(command)
+        if found.exit_code == 0 and found.output:
+            return found.output + "\n", "the cloud's own log"
+    raise GputaxError(
+        "the Job's pod no longer exists, so its log is lost",
+        where=f"Job {action.job}, namespace {action.namespace}",
+        next_step="run it again with gputax deploy --rerun",
+    )
