@@ -499,6 +499,6 @@ def advise(
     question = Question(parse_targets(tuple(slo)), rate_per_s, price_per_hour, currency, up_to)
     # Imported here: numpy and pydantic are not needed to refuse a wrong question.
     from gputax.advise.advice import advise as advise_on
-    from gputax.advise.sources import read_table
+    from gputax.advise.table import read_table
 
     return advise_on(read_table(str(results)), question, tuple(fit_to))

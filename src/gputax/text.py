@@ -15,6 +15,7 @@ Bounds = tuple[float | None, float | None] | None
 
 # Long enough for names and commands; a whole file in place of a name is truncated.
 LONGEST_TEXT = 600
+LONGEST_NAME = 200
 # Control characters break terminals and XML; bidirectional overrides let a name rewrite its line.
 UNPRINTABLE = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
 BIDIRECTIONAL = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
@@ -44,6 +45,12 @@ def _printable(character: str) -> str:
     if character in BIDIRECTIONAL or unicodedata.category(character) in UNPRINTABLE:
         return "\ufffd"
     return character
+
+
+def printable(text: str, longest: int = LONGEST_NAME) -> str:
+    """Return a name from a file without control, direction and surrogate characters, and truncated."""
+    shown = "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def to_ascii(text: str) -> str:

@@ -10,8 +10,7 @@ import pytest
 from gputax.advise.advice import advise
 from gputax.advise.fitting import fit, observe
 from gputax.advise.forms import FORMS
-from gputax.advise.sources import published_table
-from gputax.advise.table import from_record
+from gputax.advise.table import from_record, published_table
 from gputax.advise.targets import Question, Target
 from tests.builders.sharing_records import cells, contention, fit_all, record
 

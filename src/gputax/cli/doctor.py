@@ -12,7 +12,7 @@ import click
 
 from gputax.cli.options import Verb, as_json, options, own, place_options, variable_options
 from gputax.doctor.machine import Finding, Status, diagnose, inspect_disk
-from gputax.doctor.native import native_facts
+from gputax.doctor.software import native_facts
 from gputax.errors import GputaxError, PreflightError
 from gputax.places import ENVIRONMENTS, Places, environment_named, refuse_unknown
 from gputax.plan.driver import DriverChoice

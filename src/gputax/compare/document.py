@@ -19,11 +19,12 @@ from gputax.plan.comparability import Value, differences
 from gputax.plan.notices import Notice
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import ComparedMetric, Comparison, Side
-from gputax.results.importers.source import UNKNOWN, Source, SourceCell, printable
+from gputax.results.importers.source import UNKNOWN, Source, SourceCell
 from gputax.results.store import now_text
 from gputax.stats.estimates import Estimate
 from gputax.stats.unpaired import UNPAIRED_NOTICE
 from gputax.stats.verdicts import ALPHA, Claim, Judgement, judge_all, not_comparable
+from gputax.text import printable
 
 
 def compare_sources(

@@ -12,7 +12,8 @@ from gputax.places import ENVIRONMENTS
 from gputax.plan.environment import environment_in
 from gputax.plan.notices import Notice
 from gputax.results.importers.detect import read_source
-from gputax.results.importers.source import Source, printable
+from gputax.results.importers.source import Source
+from gputax.text import printable
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from gputax.doctor.host import (
     check_memory,
     check_noise,
 )
-from gputax.doctor.libraries import check_loadgen, check_onnxruntime, check_python
-from gputax.doctor.native import check_native
+from gputax.doctor.software import check_loadgen, check_native, check_onnxruntime, check_python
 
 __all__ = ["Disk", "Finding", "Status", "diagnose", "inspect_disk"]
 

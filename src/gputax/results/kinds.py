@@ -9,8 +9,7 @@ from typing import Generic, TypeVar
 from gputax.results.documents.base import Document
 from gputax.results.documents.comparison import COMPARISON_NAME, RESOLUTION_NAME, Comparison, Resolution
 from gputax.results.documents.run import RECORD_NAME, RunRecord
-from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
-from gputax.results.sharing_bounds import refuse_nonsense
+from gputax.results.documents.sharing import SHARING_NAME, SharingRecord, refuse_nonsense
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 Resumable = TypeVar("Resumable", RunRecord, SharingRecord)

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from gputax.errors import ResultsError
-from gputax.results.importers.source import printable
 from gputax.results.kinds import AnyDocument, DocumentKind
+from gputax.text import printable
 
 
 def read_json(path: Path) -> Any:

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from gputax.errors import PreflightError, ResultsError
 from gputax.results.files import disk_error, probe_directory, replacing, write_text
-from gputax.results.importers.source import printable
 from gputax.results.kinds import AnyDocument, DocumentKind, Resumable
 from gputax.results.reading import checked, read_json
+from gputax.text import printable
 
 
 def document_path(kind: DocumentKind[Any], place: Path) -> Path:

@@ -9,8 +9,7 @@ import pytest
 from gputax.advise.advice import Advice, advise
 from gputax.advise.document import ADVICE_SCHEMA_VERSION, advice_data
 from gputax.advise.rows import Row
-from gputax.advise.sources import published_table
-from gputax.advise.table import from_record
+from gputax.advise.table import from_record, published_table
 from gputax.advise.targets import Question, parse_targets
 from gputax.advise.wording import answer, model_lines, notes
 from gputax.errors import ResultsError, UsageError

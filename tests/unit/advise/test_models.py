@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputax.advise.models import Fitted, Refused, fit_or_refuse, forms_for
-from gputax.advise.sources import published_table
-from gputax.advise.table import from_record
+from gputax.advise.table import from_record, published_table
 from gputax.plan.techniques import TECHNIQUES
 from tests.builders.sharing_records import Latency, cell, cells, contention, fit_all, partition, record, turns
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from gputax.advise.sources import PUBLISHED, published_table, read_table
-from gputax.advise.table import from_record
+from gputax.advise.table import PUBLISHED, from_record, published_table, read_table
 from gputax.errors import ResultsError, UsageError
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.sharing import NeighbourRow, SharedFigure

@@ -8,8 +8,7 @@ import click
 import pytest
 
 from gputax.advise.advice import Advice, advise
-from gputax.advise.sources import published_table
-from gputax.advise.table import from_record
+from gputax.advise.table import from_record, published_table
 from gputax.advise.targets import Question, parse_targets
 from gputax.cli.advise import advise as advise_verb
 from gputax.errors import ResultsError, UsageError

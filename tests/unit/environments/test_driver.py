@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gputax.doctor.native import check_native, native_facts
+from gputax.doctor.software import check_native, native_facts
 from gputax.environments.driver import PROXY_PROGRAM, driver_library, given_library, library_variables, native_part
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.driver import DriverChoice

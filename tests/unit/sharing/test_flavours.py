@@ -18,7 +18,7 @@ from gputax.sharing.kubernetes.nodes import Others, others_on, tenant_size
 from gputax.sharing.kubernetes.plugin_config import ConfigPlace, missing_files, mounted_place, place_named
 from gputax.sharing.offer import Offer, Wish, chosen_profile, unmet
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 A100 = {"nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 
 

@@ -11,7 +11,8 @@ from gputax.results.documents.run import RECORD_NAME
 from gputax.results.importers import loadgen_directory, older_json, pod_log, result_directory, text_results
 from gputax.results.importers.origin import with_origin
 from gputax.results.importers.place import Place
-from gputax.results.importers.source import Format, Source, printable
+from gputax.results.importers.source import Format, Source
+from gputax.text import printable
 
 Recognises = Callable[[Place], bool]
 Read = Callable[[Place], Source]

@@ -21,11 +21,11 @@ from gputax.results.importers.source import (
     SourceCell,
     device_name_of,
     label_of,
-    printable,
     scenario_named,
     workload_named,
     writable,
 )
+from gputax.text import printable
 
 CLAIM = "as an older file gives it, without samples; what was measured cannot be checked"
 _LATENCY = re.compile(r"(?:latency_(mean|avg|p50|p90|p95|p99)|(?:mean|avg)_latency)_(ms|us|ns|s)")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gputax.errors import ResultsError
-from gputax.results.importers.source import printable
 from gputax.results.reading import parse_json, refuse_no_text
+from gputax.text import printable
 
 # A pod's whole log is some MB; anything larger is a model or a disk image.
 LARGEST_BYTES = 256 * 1024 * 1024

@@ -25,11 +25,11 @@ from gputax.results.importers.source import (
     Source,
     SourceCell,
     device_name_of,
-    printable,
     scenario_named,
     writable,
 )
 from gputax.results.store import file_inside, read_samples
+from gputax.text import printable
 
 
 def source_of_record(record: RunRecord, path: str, kind: Format, directory: Path | None) -> Source:

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from gputax.plan.cells import SCENARIOS
 from gputax.plan.comparability import Conditions
 from gputax.plan.notices import Notice
+from gputax.text import printable
 
 Format = Literal["gputax", "loadgen", "older-json", "text", "pod-log"]
 UNKNOWN = "unknown"
 UNNAMED = "unnamed cell"
-LONGEST_NAME = 200
 _WORKLOADS = (
     ("resnet50", r"resnet[-_ ]?50"),
     ("bert-large", r"bert[-_ ]?large|bert"),
@@ -88,12 +88,6 @@ class Source:
     """When, in ISO 8601."""
     measured_by: Literal["file", "mtime"] = "file"
     """Whether the file says so, or it is only the time at which the file was written."""
-
-
-def printable(text: str, longest: int = LONGEST_NAME) -> str:
-    """Return a name from a file without control, direction and surrogate characters, and truncated."""
-    shown = "".join(character if character.isprintable() else "\ufffd" for character in text)
-    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def writable(data: Any) -> Any:

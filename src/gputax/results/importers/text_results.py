@@ -17,10 +17,10 @@ from gputax.results.importers.source import (
     SourceCell,
     device_name_of,
     label_of,
-    printable,
     scenario_named,
     workload_named,
 )
+from gputax.text import printable
 
 CLAIM = "as a text gives it, without samples; what was measured cannot be checked"
 LONGEST_LINE = 400

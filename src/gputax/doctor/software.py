@@ -1,4 +1,4 @@
-"""Check Python, the LoadGen wheel and ONNX Runtime."""
+"""Check the software: Python, the LoadGen wheel, ONNX Runtime, and that the native parts are built."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gputax.doctor.finding import Finding
+from gputax.environments.driver import BUILD, missing_parts, native_directory
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 OLDEST_GLIBC = (2, 27)
@@ -108,3 +109,22 @@ def _version(text: str) -> tuple[int, int]:
     """Return major and minor; (0, 0) if the text is not a version."""
     numbers = [int(part) for part in text.split(".")[:2] if part.isdigit()]
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
+
+
+NATIVE_TITLE = "native parts"
+
+
+def native_facts() -> dict[str, Any]:
+    """Return which parts are built; read locally, because the machine that starts workers needs them."""
+    return {"directory": str(native_directory()), "missing": missing_parts()}
+
+
+def check_native(facts: Mapping[str, Any]) -> list[Finding]:
+    """Check that `micro` on the software device and the environment bare+proxy can run."""
+    native = facts.get("native")
+    if native is None:
+        return []
+    if not native["missing"]:
+        return [Finding("ok", NATIVE_TITLE, "software device, libvgpu, GPU proxy")]
+    why = "The software device and the environments with a GPU proxy need them; models on CPU or CUDA do not."
+    return [Finding("warn", f"{NATIVE_TITLE} are not built", ", ".join(native["missing"]), why, BUILD)]
