@@ -24,7 +24,7 @@ from gputax.results.store import now_text
 from gputax.stats.estimates import Estimate
 from gputax.stats.unpaired import UNPAIRED_NOTICE
 from gputax.stats.verdicts import ALPHA, Claim, Judgement, judge_all, not_comparable
-from gputax.text import printable
+from gputax.text import joined, printable
 
 
 def compare_sources(
@@ -58,8 +58,7 @@ def compare_sources(
         raise misfits[0].error
     others = fitting
     notices += [misfit.notice for misfit in misfits]
-    for source in (base, *others):
-        notices += [Notice(notice.code, f"{source.label}: {notice.text}", notice.value) for notice in source.notices]
+    notices += _labelled((base, *others))
     notices += [notice for cell in compared for notice in cell.notices]
     rows = [row for cell in compared for row in cell.rows]
     notices += unused_scopes(budgets, [(base.environment, other.environment) for other in others])
@@ -74,6 +73,15 @@ def compare_sources(
         settings=_settings(rows, compared, force),
         warnings=tuple(dict.fromkeys(map(WarningRecord.of, notices))),
     )
+
+
+def _labelled(sources: Sequence[Source]) -> list[Notice]:
+    """Return the notices of all sources, each once, with the labels of those that share it."""
+    labels: dict[Notice, list[str]] = {}
+    for source in sources:
+        for notice in source.notices:
+            labels.setdefault(notice, []).append(source.label)
+    return [dataclasses.replace(each, text=f"{joined(names)}: {each.text}") for each, names in labels.items()]
 
 
 def _compared(base: Source, other: Source, budgets: Budgets) -> tuple[list[CellRows], tuple[Notice, ...]]:

@@ -11,6 +11,7 @@ from gputax.report import wording
 from gputax.report.comparison_tables import metrics_table, overhead_cell, pairs_cell, reason, verdict_cell
 from gputax.report.grouping import Compared, Pair
 from gputax.report.model import Cell, Column, Fact, Table, text_cell
+from gputax.report.side_by_side import side_by_side
 from gputax.results.documents.comparison import Verdict
 
 # The worst first: one metric over its budget fails the layer, one that cannot be judged leaves it open.
@@ -197,8 +198,12 @@ def _still_needed(row: Compared) -> str:
 
 def answer_table(answers: Sequence[LayerAnswer]) -> Table:
     """Return the answer as one table: metric by metric for a short comparison, else layer by layer."""
-    if len(answers) == 1 and len(answers[0].pair.rows) <= GLANCE_ROWS:
+    short = all(len(answer.pair.rows) <= GLANCE_ROWS for answer in answers)
+    if len(answers) == 1 and short:
         return metrics_table(answers[0].pair)
+    together = side_by_side([answer.pair for answer in answers]) if short else None
+    if together is not None:
+        return together
     devices = [device for answer in answers for device in answer.pair.devices]
     return Table(
         "answer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gputax.report import wording
 from gputax.report.answers import LayerAnswer
@@ -13,6 +14,7 @@ from gputax.report.fingerprints import flattened
 from gputax.report.grouping import Compared, Pair, by_cell, compared, headline_metric
 from gputax.report.layers import waterfalls
 from gputax.report.model import Chart, Column, Section, Table, notes_once, text_cell
+from gputax.report.side_by_side import side_by_side
 from gputax.report.sources import ComparisonSource
 from gputax.results.documents.comparison import PairSeries
 
@@ -57,8 +59,8 @@ def distinct(rows: Sequence[tuple[str, Compared]]) -> list[tuple[str, Compared]]
     return found
 
 
-def layers_section(rows: Sequence[Compared]) -> Section | None:
-    """Return the waterfall of every cell that has at least two layers.
+def layers_section(rows: Sequence[Compared], *, detail: bool) -> Section | None:
+    """Return the waterfall of every cell that has at least two layers; `detail`: not on the screen of `compare`.
 
     Where nothing says which layer lies on which, all of them begin at the base: a table says that, a waterfall not.
     """
@@ -72,7 +74,7 @@ def layers_section(rows: Sequence[Compared]) -> Section | None:
         for waterfall in found:
             if len(waterfall.steps) < 2:
                 continue
-            table = layers_table(cell, metric, devices, [waterfall])
+            table = replace(layers_table(cell, metric, devices, [waterfall]), detail=detail)
             if not waterfall.stacked:
                 tables.append(table)
                 continue
@@ -93,9 +95,12 @@ def layers_section(rows: Sequence[Compared]) -> Section | None:
     return Section("layers", "What each layer costs on its own", charts=tuple(charts), tables=tuple(tables))
 
 
-def metrics_section(pairs: Sequence[Pair]) -> Section | None:
-    """Return every metric of every pair."""
-    tables, notes = notes_once(tuple(metrics_table(pair) for pair in pairs))
+def metrics_section(pairs: Sequence[Pair], *, answered: bool) -> Section | None:
+    """Return every metric of every pair; above them all environments side by side, unless that is the answer."""
+    together = side_by_side(pairs)
+    tables, notes = notes_once(tuple(replace(metrics_table(pair), detail=together is not None) for pair in pairs))
+    if together is not None and not answered:
+        tables = (together, *tables)
     return Section("metrics", "Every metric and its verdict", tables=tables, notes=notes) if tables else None
 
 

@@ -43,6 +43,8 @@ def layers_title(answers: Sequence[LayerAnswer]) -> Fact:
         names = [answer.pair.other.label for answer in answers if answer.verdict == worst]
         return Fact(f"{wording.some(names, 1)} cannot be compared; {len(passed)} of {count} layers pass", worst)
     chosen = [answer for answer in answers if answer.verdict == worst]
+    if len(chosen) > 1 and worst == "inconclusive":
+        return Fact(f"{_costliest(answers).rstrip(',')}; {len(chosen)} of {count} layers are undecided", worst)
     rest = f"{len(passed)} of {count} layers pass"
     answer = max(chosen, key=lambda each: not each.hidden)
     cost = wording.short_overhead(answer.typical.metric)

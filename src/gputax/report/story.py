@@ -43,6 +43,7 @@ from gputax.report.sharing import (
 from gputax.report.sharing import evidence_table as sharing_evidence
 from gputax.report.sharing_answers import sharing_answers, sharing_question
 from gputax.report.sharing_tables import answer_table as sharing_table
+from gputax.report.side_by_side import NAME as SIDE_BY_SIDE
 from gputax.report.sources import Sources, cleaned, comparison_source
 from gputax.results.documents.comparison import Comparison
 
@@ -73,8 +74,8 @@ def build_report(sources: Sources) -> Report:
     answered_by = "" if table is None else table.name
     known, techniques = series_labels(cells, sources.comparisons), techniques_of(shared)
     sections = (
-        layers_section(rows),
-        None if answered_by == "metrics" else metrics_section(pairs),
+        layers_section(rows, detail=answered_by == SIDE_BY_SIDE),
+        None if answered_by == "metrics" else metrics_section(pairs, answered=answered_by == SIDE_BY_SIDE),
         sharing_section(shared, techniques, answered=answered_by == "sharing_answer"),
         neighbours_section(shared, answered=answered_by == "neighbours"),
         throughput_section(cells, known),

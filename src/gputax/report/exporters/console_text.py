@@ -108,7 +108,8 @@ class Screen:
                 detail = f"; {cell.detail}" if 0 < len(cell.detail) <= SHORT_DETAIL else ""
                 name = "" if table.headless else f"{column.short or column.heading}: "
                 if cell.text:
-                    self.say(f"  {name}{cell.text}{detail}", STYLES[cell.tone])
+                    text = ", ".join(cell.text.split("\n"))
+                    self.say(f"  {name}{text}{detail}", STYLES[cell.tone])
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def markdown_text(report: Report, chart_files: Mapping[str, str] | None = None) 
         if tables:
             body = [*(escaped(line) for line in section.intro.splitlines()), *(_table(table) for table in tables)]
             body += ["\n".join(f"- {escaped(note)}" for note in section.notes)] if section.notes else []
-            if section.name in FOLDED:
+            if section.name in FOLDED or (section.name == "metrics" and all(table.detail for table in tables)):
                 body = ["<details><summary>Show the tables</summary>", *body, "</details>"]
             parts += [f"## {escaped(section.title)}", *body]
     parts += ["## How to reproduce", _commands(report)]

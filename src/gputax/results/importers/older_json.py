@@ -62,7 +62,7 @@ def read(place: Place) -> Source:
         device=device,
         device_label=device_label(device or "device not said", printable(name)) if name else Source.device_label,
         fingerprint={"gpu_info": writable(gpu)} if isinstance(gpu, Mapping) else {},
-        notices=(Notice("older-file", f"{document.name}: an older file, without samples or fingerprint"),),
+        notices=(Notice("older-file", "an older file, without samples or fingerprint"),),
     )
 
 

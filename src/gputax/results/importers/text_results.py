@@ -77,7 +77,7 @@ def read(place: Place) -> Source:
         label=label_of(place.path),
         cells=tuple(_source_cell(cell, device_name) for cell in kept),
         device_label=f"{device_name} (as the text names it)" if device_name else Source.device_label,
-        notices=(Notice("text-file", f"{place.name}: a text file without samples or fingerprint"),),
+        notices=(Notice("text-file", "a text file, without samples or fingerprint"),),
     )
 
 
