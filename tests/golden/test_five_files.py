@@ -111,3 +111,19 @@ def test_one_that_does_not_fit_is_skipped(gputax: Gputax, directory: Path) -> No
     assert "Warning: notes.txt is skipped: no known metric in this text" in found.stdout
     assert "Warning: gone.txt is skipped: no such file or directory" in found.stdout
     assert "6,105" in found.stdout
+
+
+def test_the_report_takes_them_in_any_order(gputax: Gputax, directory: Path) -> None:
+    found = gputax("report", *reversed(NAMES), "--json", cwd=directory)
+    assert found.returncode == 0, found.stderr
+    built = json.loads(found.stdout)
+    assert built["question"] == "What do k8s+xen, k8s+proxy, bare+proxy and k8s cost over bare?"
+    assert built["measured"].startswith("2026-02-02 to 2026-02-06")
+    assert gputax("report", *NAMES, "--out", "report.html", cwd=directory).returncode == 0
+    assert "k8s+xen" in (directory / "report.html").read_text()
+
+
+def test_a_single_text_is_nothing_to_report(gputax: Gputax, directory: Path) -> None:
+    found = gputax("report", NAMES[0], cwd=directory)
+    assert found.returncode == 5
+    assert "gputax compare" in found.stderr

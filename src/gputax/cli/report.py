@@ -32,7 +32,8 @@ def report(directories: tuple[str, ...], out: str, kind: str, as_json: bool, ove
     """Report on runs, comparisons and sharing experiments: from their files alone, offline.
 
     DIR is a result directory, a directory of result directories, or a comparison's file. Name several to see them
-    together: runs bring distributions and telemetry, comparisons bring verdicts. A report of gputax is rewritten
+    together: runs bring distributions and telemetry, comparisons bring verdicts. Two or more texts, logs or results of
+    other tools (FILE or k8s=FILE) are compared with each other, as by `gputax compare`. A report of gputax is rewritten
     in place; any other file stays. With several DIRs report.html goes into the present directory. svg is the first
     chart of the page alone.
     """

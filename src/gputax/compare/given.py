@@ -11,7 +11,8 @@ from gputax.errors import ResultsError, unknown_name
 from gputax.places import ENVIRONMENTS
 from gputax.plan.environment import environment_in
 from gputax.plan.notices import Notice
-from gputax.results.importers.detect import read_source
+from gputax.results.importers.detect import format_of, read_source
+from gputax.results.importers.place import Place
 from gputax.results.importers.source import Source
 from gputax.text import printable
 
@@ -39,6 +40,15 @@ def named_path(word: str | os.PathLike[str]) -> tuple[str, Path]:
     if not environment:
         raise unknown_name("environment", name, ENVIRONMENTS)
     return environment, Path(path)
+
+
+def is_foreign(word: str | os.PathLike[str]) -> bool:
+    """Whether this is a result of another tool, or a log: something to compare, and not a document of ours."""
+    try:
+        found = format_of(Place(named_path(word)[1]))
+    except ResultsError:
+        return False
+    return found not in (None, "gputax")
 
 
 def read_given(words: Iterable[str | os.PathLike[str]]) -> tuple[list[Source], list[Misfit]]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gputax.compare.document import compare_sources
+from gputax.compare.given import is_foreign, read_given
 from gputax.errors import GputaxError, ResultsError
+from gputax.plan.budgets import Budgets
+from gputax.plan.environment import BARE
 from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
 from gputax.report.wording import plain
 from gputax.results.documents import base
 from gputax.results.documents.comparison import COMPARISON_NAME, RESOLUTION_NAME, Comparison, Resolution
 from gputax.results.documents.run import RECORD_NAME, Benchmark, RunRecord
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
+from gputax.results.importers.source import UNKNOWN
 from gputax.results.kinds import COMPARISON, RESOLUTION, RUN, SHARING
 from gputax.results.reading import checked, read_json
 from gputax.results.store import file_inside, read_document, read_samples
@@ -119,12 +125,21 @@ class Sources:
 
 
 def read_sources(paths: Sequence[Path]) -> Sources:
-    """Read every place: a result directory, a directory of them, or one of their documents."""
-    documents = list(dict.fromkeys(document for path in paths for document in documents_of(path)))
+    """Read every place: a result directory, a directory of them, or one of their documents.
+
+    Two or more texts, logs or results of other tools are compared with each other.
+    """
+    foreign = [path for path in paths if is_foreign(path)]
+    foreign = foreign if len(foreign) > 1 else []
+    own = [path for path in paths if path not in foreign]
+    documents = list(dict.fromkeys(document for path in own for document in documents_of(path)))
     shared = [path for path in documents if _is_sharing(path)]
     return Sources(
         tuple(read_run(path.parent) for path in documents if path.name == RECORD_NAME),
-        tuple(read_compared(path) for path in documents if path.name != RECORD_NAME and path not in shared),
+        (
+            *([_compared(foreign)] if foreign else []),
+            *(read_compared(path) for path in documents if path.name != RECORD_NAME and path not in shared),
+        ),
         tuple(read_sharing(path) for path in shared),
         tuple(
             checked(RESOLUTION, read_json(file), str(file))
@@ -132,6 +147,20 @@ def read_sources(paths: Sequence[Path]) -> Sources:
             if file.is_file()
         ),
     )
+
+
+def _compared(words: Sequence[Path]) -> ComparisonSource:
+    """Compare files as `gputax compare` does; the base is the bare machine, else the first."""
+    sources, misfits = read_given(words)
+    if len(sources) < 2:
+        raise misfits[0].error
+    bare = [source for source in sources if source.environment == BARE]
+    base = bare[0] if len(bare) == 1 else sources[0]
+    others = [source for source in sources if source is not base]
+    known = ("" if each.environment == UNKNOWN else f"{each.environment}=" for each in (base, *others))
+    named = [f"{name}{each.path}" for name, each in zip(known, (base, *others), strict=True)]
+    command = shlex.join(["gputax", "compare", *named])
+    return comparison_source("", compare_sources(base, others, Budgets(), command=command, misfits=misfits))
 
 
 def documents_of(path: Path) -> list[Path]:

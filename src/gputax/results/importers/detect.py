@@ -30,10 +30,16 @@ FORMATS: dict[Format, tuple[Recognises, Read]] = {
 def read_source(path: Path, environment: str = "") -> Source:
     """Read the path in any known format, or say why it is not a result; the environment is what the caller knows."""
     place = Place(path)
-    for recognises, read in FORMATS.values():
-        if recognises(place):
-            return with_origin(read(place), place, environment)
-    raise ResultsError("no results in a known format", where=place.name, next_step=_advice(place))
+    found = format_of(place)
+    if found is None:
+        raise ResultsError("no results in a known format", where=place.name, next_step=_advice(place))
+    _, read = FORMATS[found]
+    return with_origin(read(place), place, environment)
+
+
+def format_of(place: Place) -> Format | None:
+    """Return the first format that recognises the place; None if none does."""
+    return next((name for name, (recognises, _) in FORMATS.items() if recognises(place)), None)
 
 
 def _advice(place: Place) -> str:
