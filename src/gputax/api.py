@@ -90,6 +90,7 @@ def run(
     plan: Sequence[Cell] | None = None,
     *,
     out: StrPath | None = None,
+    repeats: int = 1,
     overwrite: bool = False,
     stall_timeout_s: float = 0.0,
     options: EnvironmentOptions | None = None,
@@ -98,8 +99,11 @@ def run(
 ) -> RunRecord:
     """Measure the cells of a plan (default: `load_plan()`) into a directory; the same call resumes an unfinished one.
 
-    `variables` are options such as `soft_kernel_us=125`.
+    With `repeats` every cell is measured so often, each time by a new worker; a complete run in `out` is extended by
+    the repeats that it lacks. `variables` are options such as `soft_kernel_us=125`.
     """
+    if repeats < 1:
+        raise UsageError(f"{repeats} repeats measure nothing", next_step="repeats=5")
     from gputax.measure.run.execution import Run
     from gputax.measure.view import SilentView
 
@@ -111,6 +115,7 @@ def run(
             cells,
             directory,
             view or SilentView(),
+            repeats=repeats,
             overwrite=overwrite,
             stall_timeout_s=stall_timeout_s,
             options=options,

@@ -132,7 +132,7 @@ def test_a_given_rate_that_is_too_high_is_invalid_and_exits_5(gputax: Gputax, ti
     assert benchmark["valid"] is False
     assert benchmark["loadgen"]["invalid_reasons"]
     assert any(warning["code"] == "loadgen-invalid" for warning in benchmark["warnings"])
-    assert benchmark["rate_source"] == "given by --qps"
+    assert benchmark["rate_source"] == "given by --qps or --like"
     assert [(attempt["kind"], attempt["held"]) for attempt in benchmark["attempts"]] == [("measurement", False)]
 
 
@@ -150,3 +150,55 @@ def test_every_rate_that_was_tried_is_kept(gputax: Gputax, tiny_suite: str) -> N
     assert rates == sorted(rates, reverse=True)
     assert not any(attempt["held"] for attempt in measurements)
     assert any(warning["code"] == "rate-stepped-down" for warning in benchmark["warnings"])
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three repeats of every cell: two, and then one more."""
+    place = tmp_path_factory.mktemp("repeated")
+    (place / "tiny.toml").write_text(TINY_SUITE)
+    words = ("run", "--engine", ENGINE, "--suite", "tiny.toml", "--out", "out", "--repeats")
+    for repeats in ("2", "3"):
+        done = run_gputax(*words, repeats, cwd=place)
+        assert done.returncode in (0, 5), done.stderr
+    assert "Means over 3 repeats" in done.stdout
+    assert done.stdout.count("resnet50 offline b4") == 1, "one row per cell, not one per repeat"
+    again = run_gputax(*words, "3", cwd=place)
+    assert again.returncode == 2
+    assert "already complete" in again.stderr
+    return place / "out"
+
+
+def test_every_repeat_is_a_measurement_of_its_own_by_a_new_worker(repeated: Path) -> None:
+    record = read_document(RUN, repeated)
+    assert record.complete
+    assert len(record.cells) == 4
+    for cell in record.cells:
+        own = [each for each in record.benchmarks if each.cell == cell.cell]
+        assert [each.repeat for each in own] == [1, 2, 3]
+        assert len({each.samples_file for each in own}) == 3
+        assert all((repeated / each.samples_file).is_file() for each in own)
+        rates = [each.throughput_samples_per_sec for each in own]
+        assert cell.throughput_samples_per_sec == pytest.approx(3 / sum(1 / rate for rate in rates))
+    order = [[each.cell for each in record.benchmarks if each.repeat == number] for number in (1, 2, 3)]
+    assert order[1] != order[0], "every round has an order of its own"
+    assert [cell for each in order for cell in each] == [each.cell for each in record.benchmarks], "round by round"
+    assert set(record.cells_planned) == {each.name for each in record.benchmarks}
+
+
+def test_repeats_of_a_server_cell_are_at_one_rate(repeated: Path) -> None:
+    server = [each for each in read_document(RUN, repeated).benchmarks if each.scenario == "server"]
+    assert len({(each.target_qps, each.latency_bound_ms, each.rate_source) for each in server}) == 1
+    assert [attempt.kind for each in server[1:] for attempt in each.attempts] == ["measurement"] * 2
+
+
+def test_a_report_shows_the_mean_over_the_repeats(repeated: Path) -> None:
+    done = run_gputax("report", str(repeated), cwd=repeated.parent)
+    assert "Means over 3 repeats" in done.stdout
+
+
+def test_a_run_with_repeats_can_be_compared_with_itself(repeated: Path) -> None:
+    done = run_gputax("compare", "out", "out", "--budget", "1000%", "--json", cwd=repeated.parent)
+    rows = json.loads(done.stdout)["metrics"]
+    assert {tuple(row["repeats"]) for row in rows} == {(3, 3)}
+    assert {row["spread"] for row in rows if row["overhead_percent"] is not None} == {"between repeats"}

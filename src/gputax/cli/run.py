@@ -53,7 +53,15 @@ EXIT_INVALID = 5
         "bound-ms", "Server: latency bound of the suite's percentile. [default: workload's]", 0.0, group=SERVER, least=0
     ),
     own("max-wait-us", "Server: how long the batcher may wait.", 0, group=SERVER, least=0),
-    declared("seed", help="Seed of weights and inputs."),
+    declared("seed", help="Seed of weights, inputs and order."),
+    own(
+        "repeats",
+        "Measure every cell so often, each time with a new worker; compare needs 3 on each side.",
+        1,
+        least=1,
+        show_default=True,
+        short=True,
+    ),
     declared("out", help="Result directory. [default: results/ENV-TIME, or the unfinished one]"),
     declared("overwrite"),
     declared("stall-timeout"),
@@ -64,7 +72,7 @@ EXIT_INVALID = 5
 @place_options
 @variable_options
 def run(
-    environment: str, workload: str, scenario: str, batch: str, suite: str, out: str, overwrite: bool,
+    environment: str, workload: str, scenario: str, batch: str, suite: str, repeats: int, out: str, overwrite: bool,
     stall_timeout: float, dry_run: bool, as_json: bool, result_block: bool, options: EnvironmentOptions, **chosen: Any,
 ) -> int:  # fmt: skip
     """Measure inference in an environment: LoadGen's scenarios on real models, results on disk.
@@ -81,7 +89,7 @@ def run(
         **chosen,
     )
     if dry_run:
-        return _show_plan(cells, as_json)
+        return _show_plan(cells, repeats, as_json)
     # Imported here: pydantic, numpy and rich are not needed to refuse a wrong command line.
     from gputax import api
     from gputax.cli.progress import Progress
@@ -89,8 +97,9 @@ def run(
     directory = api.run_directory(cells, out)
     with Progress(sys.stderr) as view:
         record = api.run(
-            cells, out=directory, overwrite=overwrite, stall_timeout_s=stall_timeout, options=options, view=view
-        )
+            cells, out=directory, repeats=repeats, overwrite=overwrite, stall_timeout_s=stall_timeout, options=options,
+            view=view,
+        )  # fmt: skip
     _show(record, directory, as_json, result_block)
     return exit_code(record)
 
@@ -102,7 +111,7 @@ def exit_code(record: RunRecord) -> int:
     return 0 if all(benchmark.valid for benchmark in record.benchmarks) else EXIT_INVALID
 
 
-def _show_plan(cells: tuple[Cell, ...], as_json: bool) -> int:
+def _show_plan(cells: tuple[Cell, ...], repeats: int, as_json: bool) -> int:
     from gputax.cli.progress import cell_title, expected_s
 
     if as_json:
@@ -115,10 +124,11 @@ def _show_plan(cells: tuple[Cell, ...], as_json: bool) -> int:
 
     screen = Screen(sys.stdout)
     screen.table(planned_table([("", cell_title(cell), expected_s(cell)) for cell in cells]))
-    total_s = sum(expected_s(cell) for cell in cells)
+    total_s = repeats * sum(expected_s(cell) for cell in cells)
+    often = f", {repeats} times each" if repeats > 1 else ""
     screen.say(
-        f"{counted(len(cells), 'cell')}, at least {duration(total_s)}; a slow device takes longer, because a stream or "
-        "server needs 64 queries and offline 5 batches. Nothing was measured."
+        f"{counted(len(cells), 'cell')}{often}, at least {duration(total_s)}; a slow device takes longer, because a "
+        "stream or server needs 64 queries and offline 5 batches. Nothing was measured."
     )
     return 0
 

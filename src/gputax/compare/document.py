@@ -16,15 +16,17 @@ from gputax.compare.rows import CellRows, Row, cell_rows
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budgets, unused_scopes
 from gputax.plan.comparability import Value, differences
+from gputax.plan.metrics import Metric
 from gputax.plan.notices import Notice
 from gputax.results.documents.base import WarningRecord
-from gputax.results.documents.comparison import ComparedMetric, Comparison, Side
+from gputax.results.documents.comparison import ByValue, ComparedMetric, Comparison, Side
 from gputax.results.importers.source import UNKNOWN, Source, SourceCell
 from gputax.results.store import now_text
 from gputax.stats.estimates import Estimate
-from gputax.stats.unpaired import UNPAIRED_NOTICE
-from gputax.stats.verdicts import ALPHA, Claim, Judgement, judge_all, not_comparable
+from gputax.stats.verdicts import ALPHA, Judgement, judge_all, not_comparable
 from gputax.text import joined, printable
+
+UNPAIRED_NOTICE = "unpaired: measured one after the other; `gputax duet` alternates and is sharper"
 
 
 def compare_sources(
@@ -42,7 +44,7 @@ def compare_sources(
     """
     base, *others = with_own_labels((base, *others))
     misfits = list(misfits)
-    notices = [Notice("unpaired", f"{UNPAIRED_NOTICE}; `gputax duet` is sharper")]
+    notices = [Notice("unpaired", UNPAIRED_NOTICE)]
     compared: list[CellRows] = []
     fitting: list[Source] = []
     for other in others:
@@ -157,10 +159,10 @@ def _settings(rows: Sequence[Row], compared: Sequence[CellRows], force: bool) ->
     return {
         "paired": False,
         "alpha": ALPHA,
-        "judged_together": sum(row.estimate is not None and not row.blocking for row in rows),
-        "several_cells": "Holm",
-        "means_and_throughput": "Fieller, batch means with lag-1 correction",
-        "percentiles": "percentiles of blocks, or binomial ranks at the effective number of samples; MOVER",
+        "judged_together": sum(row.claim is not None and not row.blocking for row in rows),
+        "several_cells": "Holm for fail, none for pass",
+        "repeats": "Welch's t over the repeats, and with a trend that both sides share: the outer bounds",
+        "within_one_run": "Fieller with batch means; percentiles by blocks or binomial ranks, MOVER; not judged",
         "forced": force,
         "not_judged": [each for cell in compared for each in cell.not_judged],
     }
@@ -176,12 +178,8 @@ TWO_SIDED = 0.025
 
 
 def judged_rows(rows: Sequence[Row], force: bool) -> tuple[ComparedMetric, ...]:
-    """Judge every row; those that can be decided share the risk by Holm's rule."""
-    claims = {
-        number: Claim(row.estimate, row.budget.value)
-        for number, row in enumerate(rows)
-        if row.estimate is not None and not row.blocking
-    }
+    """Judge every row that can be decided; a single run on each side never is."""
+    claims = {number: row.claim for number, row in enumerate(rows) if row.claim is not None and not row.blocking}
     decided = dict(zip(claims, judge_all(list(claims.values())), strict=True))
     return tuple(_metric(row, _verdict(row, decided.get(number)), force) for number, row in enumerate(rows))
 
@@ -190,7 +188,7 @@ def _verdict(row: Row, decided: Judgement | None) -> Judgement:
     if row.blocking:
         return not_comparable(row.blocking)
     if decided is None:
-        return Judgement("inconclusive", row.compared.obstacle or "one of the values is missing")
+        return Judgement("inconclusive", row.open_reason)
     base_valid, other_valid = row.pair.base.valid, row.pair.other.valid
     if decided.verdict == "pass" and not (base_valid and other_valid):
         label, cell = (row.base_label, row.pair.base) if not base_valid else (row.other_label, row.pair.other)
@@ -198,6 +196,13 @@ def _verdict(row: Row, decided: Judgement | None) -> Judgement:
     if decided.verdict == "fail" and not base_valid:
         return Judgement("inconclusive", f"{_invalid(row.base_label, row.pair.base)}; {decided.reason}")
     return decided
+
+
+def _by_value(row: Row, judgement: Judgement) -> ByValue | None:
+    value = row.compared.overhead_absolute if row.budget.unit == "ms" else row.compared.overhead_percent
+    if judgement.verdict != "inconclusive" or value is None or not math.isfinite(value):
+        return None
+    return "over budget by value" if value > row.budget.value else "within budget by value"
 
 
 def _invalid(label: str, cell: SourceCell) -> str:
@@ -219,15 +224,19 @@ def _metric(row: Row, judgement: Judgement, force: bool) -> ComparedMetric:
         base_value=_finite(compared.base_value) if shown else None,
         other_value=_finite(compared.other_value) if shown else None,
         overhead_percent=_finite(compared.overhead_percent) if shown else None,
-        ci95_percent=_interval(compared.percent) if shown else None,
+        ci95_percent=_interval(compared.percent, row.metric) if shown else None,
         overhead_absolute=_finite(compared.overhead_absolute) if shown else None,
-        ci95_absolute=_interval(compared.absolute) if shown else None,
+        ci95_absolute=_interval(compared.absolute, row.metric) if shown else None,
         budget=row.budget.value,
         budget_unit=row.budget.unit,
         budget_source=row.budget.source,
         verdict=judgement.verdict,
+        by_value=_by_value(row, judgement),
         reason=judgement.reason,
         decides=row.decides,
+        loss=row.metric.loss,
+        spread=compared.spread if shown else None,
+        repeats=compared.repeats,
         paired=False,
         differences=row.blocking,
         claim=_claim(row),
@@ -252,12 +261,16 @@ def _claim(row: Row) -> str:
     return "; ".join(f"{label}: {claim}" for label, claim in claims.items() if claim)
 
 
-def _interval(estimate: Estimate | None) -> tuple[float | None, float | None] | None:
+def _interval(estimate: Estimate | None, metric: Metric) -> tuple[float | None, float | None] | None:
     if estimate is None:
         return None
     low, high = estimate.one_sided(TWO_SIDED)
-    # A ratio is always above -100 %: that bound carries no information.
-    known = _finite(low) if estimate.unit != "%" or low > -100.0 else None, _finite(high)
+    # Time added is always above -100 %, and throughput lost below 100 %: those bounds carry no information.
+    if estimate.unit == "%" and metric.loss == "time" and low <= -100.0:
+        low = -math.inf
+    if estimate.unit == "%" and metric.loss == "throughput" and high >= 100.0:
+        high = math.inf
+    known = _finite(low), _finite(high)
     return None if known == (None, None) else known
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,12 +19,15 @@ from gputax.plan.comparability import Difference, differences, unchecked
 from gputax.plan.metrics import BATCHED, METRICS, OVER_BOUND_SHARE, Metric, judged_metrics
 from gputax.plan.micro import MICRO, is_micro
 from gputax.plan.notices import Notice
+from gputax.results.documents.comparison import Spread
 from gputax.results.importers.source import UNKNOWN, CellSamples, Source, SourceCell
-from gputax.stats.estimates import Estimate
+from gputax.stats.estimates import Estimate, ThroughputLost
 from gputax.stats.inputs import FloatArray
 from gputax.stats.percentiles import floor_for
+from gputax.stats.repeats import FEWEST_REPEATS, RepeatedGap, RepeatedRatio, Repeats
 from gputax.stats.spreads import Gap, Ratio, mean_spread, percentile_spread, share_spread
 from gputax.stats.unpaired import fieller
+from gputax.stats.verdicts import Claim
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,30 @@ class Row:
 
     @property
     def estimate(self) -> Estimate | None:
-        """The value that is compared with the budget, in the budget's unit."""
+        """The value that is compared with the budget, in the budget's unit; None if there is no interval."""
         return self.compared.absolute if self.budget.unit == "ms" else self.compared.percent
+
+    @property
+    def claim(self) -> Claim | None:
+        """What can be decided: an estimate whose interval covers how much runs differ."""
+        return None if self.open_reason or self.estimate is None else Claim(self.estimate, self.budget.value)
+
+    @property
+    def open_reason(self) -> str:
+        """Why no verdict is possible whatever the numbers are; empty if one is."""
+        compared, repeats = self.compared, self.compared.repeats
+        if compared.spread == "between repeats" and min(repeats) < FEWEST_REPEATS:
+            return f"{repeats[0]} and {repeats[1]} repeats: a verdict needs at least {FEWEST_REPEATS} on each side"
+        if compared.spread == "between repeats":
+            return ""
+        if compared.base_value is None or compared.other_value is None or compared.overhead_absolute is None:
+            return compared.obstacle or "one of the values is missing"
+        if repeats == (1, 1):
+            return "; ".join(filter(None, ("one run each: how much runs differ is not known", compared.obstacle)))
+        if min(repeats) == 1:
+            label = self.base_label if repeats[0] == 1 else self.other_label
+            return f"{label} was measured once: how much its runs differ is not known"
+        return compared.obstacle or "one of the values is missing"
 
     @property
     def blocking(self) -> tuple[str, ...]:
@@ -76,7 +103,7 @@ def cell_rows(
         MICRO if is_micro(pair.base.workload) else scenario, (each for each in METRICS if each in asked)
     )
     judged += tuple(name for name in METRICS if name in demanded and name not in judged)
-    series = _both_series(base, other, pair)
+    series = _both_series(base, other, pair) if _repeat_counts(pair) == (1, 1) else ""
     rows: list[Row] = []
     left_out: list[Notice] = []
     for name in judged:
@@ -135,6 +162,9 @@ def _series(label: str, cell: SourceCell) -> CellSeries:
 def _compared(
     metric: Metric, base: Source, other: Source, pair: CellPair, series: tuple[CellSeries, CellSeries] | str
 ) -> Compared:
+    counts = _repeat_counts(pair)
+    if counts != (1, 1):
+        return dataclasses.replace(_of_repeats(metric, base.label, other.label, pair), repeats=counts)
     obstacle = series if isinstance(series, str) else ""
     if not isinstance(series, str):
         try:
@@ -149,6 +179,37 @@ def _compared(
     if values[0] is None and values[1] is None:
         return Compared(None, None)
     return Compared(None, None, obstacle=f"only {base.label if values[1] is None else other.label} has it")
+
+
+def _repeat_counts(pair: CellPair) -> tuple[int, int]:
+    return len(pair.base.repeats) or 1, len(pair.other.repeats) or 1
+
+
+def _of_repeats(metric: Metric, base_label: str, other_label: str, pair: CellPair) -> Compared:
+    """Compare a metric by its value in each repeat; a side that was measured once has a value but no spread."""
+    sides = []
+    for label, cell in ((base_label, pair.base), (other_label, pair.other)):
+        measured = cell.repeats or (cell,)
+        values = [each.metrics[metric.name] for each in measured if metric.name in each.metrics]
+        missing = len(measured) - len(values)
+        if missing and metric.percentile is not None and all("latency_mean" in each.metrics for each in measured):
+            floor = f"p{100 * metric.percentile:g} needs {floor_for(metric.percentile)} samples in each repeat"
+            text = f"{floor}, {label} has fewer in {missing} of {len(measured)}"
+            return Compared(None, None, obstacle=text, refused=True)
+        if missing and values:
+            return Compared(
+                None, None, obstacle=f"{label} has no {metric.title} in {missing} of {len(measured)} repeats"
+            )
+        sides.append((values, [each.at_s for each in measured]))
+    if not sides[0][0] or not sides[1][0]:
+        both = not sides[0][0] and not sides[1][0]
+        return Compared(
+            None, None, obstacle="" if both else f"only {base_label if sides[0][0] else other_label} has it"
+        )
+    if min(len(sides[0][0]), len(sides[1][0])) == 1:
+        means = [mean_over_repeats(metric, values) for values, _ in sides]
+        return without_samples(metric, means[0], means[1], "")
+    return over_repeats(metric, *(Repeats.of(values, at_s) for values, at_s in sides))
 
 
 def _named(text: str, base: str, other: str) -> str:
@@ -208,6 +269,9 @@ class Compared:
     notices: tuple[str, ...] = ()
     refused: bool = False
     """Whether the obstacle is that a percentile has too few samples."""
+    spread: Spread | None = None
+    """What the interval covers; None without an interval."""
+    repeats: tuple[int, int] = (1, 1)
 
 
 class TooFewSamples(ResultsError):
@@ -227,25 +291,53 @@ def with_samples(metric: Metric, base: CellSeries, other: CellSeries) -> Compare
     raise ResultsError(f"{metric.name} cannot be computed from samples")
 
 
+def mean_over_repeats(metric: Metric, values: Sequence[float]) -> float:
+    """Return the mean over repeats; for a throughput one over the mean time per sample, as of the totals."""
+    if metric.loss == "throughput" and all(value > 0.0 for value in values):
+        return len(values) / sum(1.0 / value for value in values)
+    return sum(values) / len(values)
+
+
+def over_repeats(metric: Metric, base: Repeats, other: Repeats) -> Compared:
+    """Compare a metric by its values in the repeats of both sides."""
+    means = [mean_over_repeats(metric, side.values.tolist()) for side in (base, other)]
+    counts = (base.values.size, other.values.size)
+    if metric.name == OVER_BOUND_SHARE.name:
+        share = RepeatedGap(base, other, "%")
+        return Compared(
+            means[0], means[1], share.value, share.value, share, share, spread="between repeats", repeats=counts
+        )
+    if min(base.values.min(), other.values.min()) <= 0.0:
+        return without_samples(metric, means[0], means[1], "a repeat has the value zero: no interval")
+    if metric.loss == "throughput":
+        times = [Repeats(1.0 / side.values, side.at_s) for side in (base, other)]
+        lost = ThroughputLost(RepeatedRatio(times[0], times[1]))
+        return Compared(
+            means[0], means[1], lost.value, means[0] - means[1], lost, spread="between repeats", repeats=counts
+        )
+    ratio, gap = RepeatedRatio(base, other), RepeatedGap(base, other, "ms")
+    return Compared(means[0], means[1], ratio.value, gap.value, ratio, gap, spread="between repeats", repeats=counts)
+
+
 def without_samples(metric: Metric, base: float, other: float, obstacle: str) -> Compared:
     """Compare two plain numbers: a difference but no interval, and no ratio with zero."""
-    better_more = metric.better == "higher"
-    absolute = base - other if better_more else other - base
+    lost = metric.loss == "throughput"
+    absolute = base - other if lost else other - base
     if metric.name == OVER_BOUND_SHARE.name:
         return Compared(base, other, absolute, absolute, obstacle=obstacle)
-    numerator, denominator = (base, other) if better_more else (other, base)
-    if base == 0.0 or denominator == 0.0:
-        side = "base" if base == 0.0 else "other side"
-        why = f"the {side} is zero: there is no ratio" + (f"; {obstacle}" if obstacle else "")
+    if base == 0.0:
+        why = "the base is zero: there is no ratio" + (f"; {obstacle}" if obstacle else "")
         return Compared(base, other, None, absolute, obstacle=why)
-    return Compared(base, other, 100.0 * (numerator / denominator - 1.0), absolute, obstacle=obstacle)
+    # 1 - new/old of a throughput, new/old - 1 of a time: both are the difference as a share of the base.
+    return Compared(base, other, 100.0 * absolute / base, absolute, obstacle=obstacle)
 
 
 def _throughput(base: CellSeries, other: CellSeries) -> Compared:
-    estimate = fieller(base.time_per_sample_ns, other.time_per_sample_ns)
+    added = fieller(base.time_per_sample_ns, other.time_per_sample_ns)
+    lost = ThroughputLost(added)
     rates = [NS_PER_S / float(series.time_per_sample_ns.mean()) for series in (base, other)]
     return Compared(
-        rates[0], rates[1], estimate.value, rates[0] - rates[1], percent=estimate, notices=estimate.notices[1:]
+        rates[0], rates[1], lost.value, rates[0] - rates[1], lost, notices=added.notices, spread="within one run"
     )
 
 
@@ -254,8 +346,9 @@ def _mean(base: CellSeries, other: CellSeries) -> Compared:
     spreads = [mean_spread(series.latency_ns, 1.0 / NS_PER_MS) for series in (base, other)]
     gap = Gap(spreads[0], spreads[1], "ms")
     return Compared(
-        gap.base.value, gap.other.value, estimate.value, gap.value, estimate, gap, notices=estimate.notices[1:]
-    )
+        gap.base.value, gap.other.value, estimate.value, gap.value, estimate, gap, notices=estimate.notices,
+        spread="within one run",
+    )  # fmt: skip
 
 
 def _percentile(p: float, base: CellSeries, other: CellSeries) -> Compared:
@@ -265,7 +358,7 @@ def _percentile(p: float, base: CellSeries, other: CellSeries) -> Compared:
         raise TooFewSamples(f"p{100 * p:g} needs {floor} samples on each side, there are {counts[0]} and {counts[1]}")
     spreads = [percentile_spread(side.latency_ns, side.ordered_ns, p, 1.0 / NS_PER_MS) for side in (base, other)]
     ratio, gap = Ratio(spreads[0], spreads[1]), Gap(spreads[0], spreads[1], "ms")
-    return Compared(gap.base.value, gap.other.value, ratio.value, gap.value, ratio, gap)
+    return Compared(gap.base.value, gap.other.value, ratio.value, gap.value, ratio, gap, spread="within one run")
 
 
 def _share(base: CellSeries, other: CellSeries) -> Compared:
@@ -274,7 +367,7 @@ def _share(base: CellSeries, other: CellSeries) -> Compared:
     late = [(side.latency_ns > (side.bound_ms or math.inf) * NS_PER_MS).astype(np.float64) for side in (base, other)]
     gap = Gap(share_spread(late[0]), share_spread(late[1]), "%")
     # Percentage points are the unit of both the metric and its budget.
-    return Compared(gap.base.value, gap.other.value, gap.value, gap.value, gap, gap)
+    return Compared(gap.base.value, gap.other.value, gap.value, gap.value, gap, gap, spread="within one run")
 
 
 NS_PER_MS = 1e6

@@ -85,9 +85,13 @@ class Experiment(Generic[Resumable]):
         plan_id: str,
         begin: Callable[[str], Resumable],
         done: Callable[[Resumable], Collection[str]],
+        wanted: Collection[str] = (),
         overwrite: bool = False,
     ) -> None:
-        """Open the directory; `begin` returns an empty record, `done` the cells of a record."""
+        """Open the directory; `begin` returns an empty record, `done` the cells of a record.
+
+        A complete record is continued if not all `wanted` cells are in it.
+        """
         self.view: RunView = view
         self._diary_name: str = diary_name
         self._done: Callable[[Resumable], Collection[str]] = done
@@ -96,7 +100,7 @@ class Experiment(Generic[Resumable]):
             _refuse_foreign(self.store)
             existing = None if overwrite else self.store.existing()
             if existing is not None:
-                _refuse_other_plan(self.store, existing, plan_id)
+                _refuse_other_plan(self.store, existing, plan_id, more=bool(set(wanted) - set(done(existing))))
             started_at = now_text()
             begun: Resumable = begin(started_at) if existing is None else existing
             record = begun.model_copy(update={"failures": (), "sessions": (*begun.sessions, started_at)})
@@ -192,14 +196,14 @@ def _refuse_foreign(store: ResultDirectory[Any]) -> None:
             )
 
 
-def _refuse_other_plan(store: ResultDirectory[Resumable], existing: Resumable, plan_id: str) -> None:
+def _refuse_other_plan(store: ResultDirectory[Resumable], existing: Resumable, plan_id: str, *, more: bool) -> None:
     if existing.plan_id != plan_id:
         raise UsageError(
             f"this directory contains another {store.kind.experiment}",
             where=str(store.path),
             next_step="choose another --out, or add --overwrite",
         )
-    if existing.complete:
+    if existing.complete and not more:
         raise UsageError(
             f"this {store.kind.experiment} is already complete ({existing.timestamp})",
             where=str(store.path),

@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -118,6 +119,36 @@ class Cell:
     def to_dict(self) -> dict[str, Any]:
         """Return the whole cell as plain data."""
         return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """One of the measurements of a cell, each by a new worker."""
+
+    cell: Cell
+    repeat: int = 1
+
+    @property
+    def name(self) -> str:
+        """A name that is unique in its run and safe as a file name; the first repeat has the cell's own."""
+        return repetition_name(self.cell.id, self.repeat)
+
+
+def repetition_name(cell: str, repeat: int) -> str:
+    """Return the name of one repeat of a cell."""
+    return cell if repeat == 1 else f"{cell}-r{repeat}"
+
+
+def repetitions(cells: Sequence[Cell], repeats: int = 1) -> tuple[Repetition, ...]:
+    """Return all measurements of a plan: every cell once, then every cell again, in an order of its own each round.
+
+    The order of a round depends on the seed and its number alone, so that more repeats can be added later.
+    """
+    found = [Repetition(cell) for cell in cells]
+    for repeat in range(2, repeats + 1):
+        order = random.Random(f"{cells[0].setup.seed}/{repeat}")
+        found += [Repetition(cell, repeat) for cell in order.sample(list(cells), len(cells))]
+    return tuple(found)
 
 
 def device_named(name: str, devices: Iterable[str] = DEVICES) -> str:

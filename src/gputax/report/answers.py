@@ -13,6 +13,7 @@ from gputax.report.grouping import Compared, Pair
 from gputax.report.model import Cell, Column, Fact, Table, text_cell
 from gputax.report.side_by_side import side_by_side
 from gputax.results.documents.comparison import Verdict
+from gputax.stats.repeats import FEWEST_REPEATS
 
 # The worst first: one metric over its budget fails the layer, one that cannot be judged leaves it open.
 SEVERITY: tuple[Verdict, ...] = ("fail", "not comparable", "inconclusive", "pass")
@@ -178,7 +179,13 @@ def _single(answer: LayerAnswer) -> str:
             return f"{pair.other.label} cannot be compared with {pair.base.label}: {reason(metric)}."
     if cost == wording.DASH:
         return f"Undecided what {pair.other.label} costs over {pair.base.label}: {metric.reason}."
-    return f"{head}: undecided against its budget of {budget}{_still_needed(answer.typical)}.{also}"
+    side = {"over budget by value": "over", "within budget by value": "within"}.get(metric.by_value or "")
+    against = (
+        f"{side} its budget of {budget} by value, but undecided"
+        if side
+        else f"undecided against its budget of {budget}"
+    )
+    return f"{head}: {against}{_still_needed(answer.typical)}.{also}"
 
 
 def _not_judged(pair: Pair) -> str:
@@ -189,6 +196,9 @@ def _not_judged(pair: Pair) -> str:
 
 def _still_needed(row: Compared) -> str:
     needed, measured = row.metric.pairs_needed, row.metric.pairs
+    repeats = row.metric.repeats
+    if not row.metric.paired and repeats is not None and min(repeats) < FEWEST_REPEATS:
+        return f"; measured {'once' if repeats == (1, 1) else 'too seldom'}: `gputax run --repeats 5` can decide"
     if not row.metric.paired:
         return "; measured unpaired (weaker): `gputax duet` can decide"
     if needed is None or measured is None:
@@ -238,6 +248,6 @@ def _tally(pair: Pair) -> str:
 
 def _layer_notes(answers: Sequence[LayerAnswer]) -> tuple[str, ...]:
     notes = ["A layer fails if any metric fails; the table below lists all of them."]
-    if any(not answer.decisive.metric.paired for answer in answers):
+    if any(not answer.decisive.metric.paired and answer.decisive.metric.repeats is None for answer in answers):
         notes.append("Unpaired (weaker): changes between the runs are part of the number.")
     return tuple(notes)

@@ -31,6 +31,8 @@ METRIC_COLUMNS = (
     Column("overhead_ms", "overhead", "ms", interval=True, hidden=True),
     Column("budget_unit", "budget unit", hidden=True),
     Column("paired", "paired", hidden=True),
+    Column("by_value", "by value", hidden=True),
+    Column("spread", "spread", hidden=True),
     Column("pairs_needed", "pairs needed", hidden=True),
     Column("reason", "reason", hidden=True),
 )
@@ -74,7 +76,7 @@ def _console_table(pair: Pair) -> Table:
     """Return the same for a console: the only cell is in the title, and the interval has a column of its own."""
     cells = list(dict.fromkeys(row.cell for row in pair.rows))
     several = len(cells) > 1
-    kind = "in pairs" if all(row.metric.paired for row in pair.rows) else "unpaired (weaker)"
+    kind = _kind(pair.rows)
     what = f"{pair.title}, {kind}," if several else f"{pair.title}, {cells[0]}, {kind},"
     titles = {"base_value": pair.base.label, "other_value": pair.other.label}
     columns = tuple(
@@ -88,16 +90,28 @@ def _console_table(pair: Pair) -> Table:
     return Table("metrics", title, columns, rows, _console_notes(pair.rows), grouped=several)
 
 
+def _kind(rows: Sequence[Compared]) -> str:
+    """Return how often both sides were measured: in pairs, in repeats, or once each."""
+    if all(row.metric.paired for row in rows):
+        return "in pairs"
+    kinds = {wording.pairs(row.metric) for row in rows}
+    return kinds.pop() if len(kinds) == 1 else "unpaired (weaker)"
+
+
 def _console_row(row: Compared) -> tuple[Cell, ...]:
-    metric, cell = row.metric, overhead_cell(row.metric)
+    metric, cell, verdict = row.metric, overhead_cell(row.metric), verdict_cell(row.metric)
+    if metric.by_value:
+        # Below the verdict, where it needs no room of its own.
+        below = metric.by_value.replace(" by", "\nby")
+        verdict = dataclasses.replace(verdict, text=f"{verdict.text}\n{below}", detail="")
     return (
         text_cell(row.cell),
         text_cell(wording.metric_title(metric.metric)),
         Cell(with_unit(metric.base_value, metric.unit)),
         Cell(with_unit(metric.other_value, metric.unit)),
-        dataclasses.replace(cell, text=cell.text.replace("(95 % CI ", "(")),
+        dataclasses.replace(cell, text=cell.text.replace("(95 % CI ", "(").replace("(in one run ", "(")),
         Cell(wording.budget(metric)),
-        verdict_cell(metric),
+        verdict,
         dataclasses.replace(pairs_cell(metric), text="" if not metric.paired else wording.pairs(metric)),
     )
 
@@ -120,10 +134,32 @@ def _decided(rows: Sequence[Compared]) -> list[str]:
 def _console_notes(rows: Sequence[Compared]) -> tuple[str, ...]:
     notes = _decided(rows) if len({row.cell for row in rows}) == 1 else []
     notes += ["Overhead: positive is worse" + (PAIRED_WORDS if any(row.metric.paired for row in rows) else ".")]
+    notes += _formula_notes(rows)
+    notes += _open_notes(rows)
     if any(row.metric.base_value is None or row.metric.other_value is None for row in rows):
         notes.append(wording.short_floors_note())
     notes += [f"Claim: {claim}." for claim in dict.fromkeys(row.metric.claim for row in rows) if claim]
     return tuple(notes)
+
+
+def _formula_notes(rows: Sequence[Compared]) -> list[str]:
+    return [wording.LOST_NOTE] if any(row.metric.loss == "throughput" for row in rows) else []
+
+
+def _open_notes(rows: Sequence[Compared]) -> list[str]:
+    """Return what the intervals cover, and why rows without enough repeats are undecided, each reason once."""
+    spreads = {row.metric.spread for row in rows}
+    notes = [wording.WITHIN_NOTE] if wording.WITHIN in spreads else []
+    notes += [wording.REPEATS_NOTE] if "between repeats" in spreads else []
+    named: dict[str, list[str]] = {}
+    for row in rows:
+        said = row.metric.spread == wording.WITHIN
+        if row.metric.by_value and not said and not wording.evident(row.metric):
+            named.setdefault(row.metric.reason, []).append(wording.metric_title(row.metric.metric))
+    for reason, names in named.items():
+        who = "" if len(names) == len(rows) else f" ({wording.joined(list(dict.fromkeys(names)))})"
+        notes.append(f"Undecided{who}: {reason}.")
+    return notes
 
 
 def _metric_row(row: Compared) -> tuple[Cell, ...]:
@@ -147,6 +183,8 @@ def _metric_row(row: Compared) -> tuple[Cell, ...]:
         Cell("", wording.finite(metric.overhead_absolute), *wording.known_bounds(metric.ci95_absolute, "ms")),
         text_cell(metric.budget_unit or ""),
         Cell("", metric.paired),
+        text_cell(metric.by_value or ""),
+        text_cell(metric.spread or ""),
         Cell("", metric.pairs_needed),
         text_cell(reason(metric)),
     )
@@ -181,10 +219,11 @@ def verdict_cell(metric: ComparedMetric) -> Cell:
     """Return the verdict with its mark, and the reason wherever the numbers beside it do not say it."""
     if wording.said(metric) == wording.NOT_JUDGED:
         return Cell(f"{wording.DASH} {wording.NOT_JUDGED}", metric.verdict, detail=reason(metric), tone="muted")
+    detail = "" if metric.verdict == "pass" or wording.evident(metric) else reason(metric)
     return Cell(
         wording.marked(metric.verdict),
         metric.verdict,
-        detail="" if metric.verdict == "pass" or wording.evident(metric) else reason(metric),
+        detail=metric.by_value or detail,
         tone=metric.verdict,
     )
 
@@ -198,8 +237,10 @@ def _notes(rows: Sequence[Compared]) -> tuple[str, ...]:
     notes = [wording.OVERHEAD_NOTE]
     if any(row.metric.paired and row.metric.overhead_percent is not None for row in rows):
         notes.append(wording.PAIRED_NOTE)
-    if any(not row.metric.paired for row in rows):
+    if any(not row.metric.paired and row.metric.repeats is None for row in rows):
         notes.append(UNPAIRED_NOTE)
+    notes += _formula_notes(rows)
+    notes += _open_notes(rows)
     if any(row.metric.base_value is None or row.metric.other_value is None for row in rows):
         notes.append(wording.floors_note())
     notes += [f"Budget of {source}." for source in _budget_sources(rows)]

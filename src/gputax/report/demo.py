@@ -80,13 +80,13 @@ def run_table(record: RunRecord) -> Table:
         Column("p50", "p50", align="right"),
         Column("p90", "p90", align="right"),
     )
-    offline = [each for each in record.benchmarks if each.scenario.lower() == "offline"]
+    offline = [each for each in record.cells if each.scenario.lower() == "offline"]
     rows: list[tuple[Cell, ...]] = []
     if offline:
         batches = " / ".join(str(each.batch_size) for each in offline)
         rates = " / ".join(digits(each.throughput_samples_per_sec, 3) for each in offline)
         rows.append((text_cell(f"offline, batch {batches}"), text_cell(rates), text_cell(""), text_cell("")))
-    for each in record.benchmarks:
+    for each in record.cells:
         if each not in offline:
             rows.append(
                 (

@@ -118,7 +118,7 @@ def measured_cells(runs: Iterable[RunSource]) -> tuple[Measured, ...]:
     runs = tuple(runs)
     cells = []
     for run, label in zip(runs, run_labels(runs), strict=True):
-        for benchmark in run.record.benchmarks:
+        for benchmark in run.record.cells:
             tenants = f" ×{benchmark.tenants}" if benchmark.tenants != 1 else ""
             cells.append(Measured(label + tenants, run.record.device_label, benchmark, run))
     return tuple(cells)

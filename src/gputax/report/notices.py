@@ -161,7 +161,7 @@ def _run_faults(run: RunSource) -> list[Fact]:
         done, planned = len(record.benchmarks), len(record.cells_planned)
         found.append(Fact(f"unfinished, {done} of {planned} cells are measured ({run.directory}).", "fail"))
     found += [Fact(f"{failure.cell} failed: {failure.what}", "fail") for failure in record.failures]
-    invalid = [benchmark.cell for benchmark in record.benchmarks if not benchmark.valid]
+    invalid = [benchmark.name for benchmark in record.benchmarks if not benchmark.valid]
     if invalid:
         found.append(Fact(f"not valid: {wording.joined(invalid)}.", "fail"))
     if record.evidence.get("active") is False:
@@ -173,7 +173,7 @@ def _run_faults(run: RunSource) -> list[Fact]:
 
 
 def _cell_notices(benchmarks: Sequence[Benchmark]) -> list[tuple[str, Notice]]:
-    return [(each.cell, notice) for each in benchmarks for notice in _told(each.warnings)]
+    return [(each.name, notice) for each in benchmarks for notice in _told(each.warnings)]
 
 
 def _worst_of_each(notices: Iterable[tuple[str, Notice]]) -> list[Fact]:
@@ -295,4 +295,6 @@ def _run_command(run: RunSource) -> str:
     words += ["--engine", first.engine, "--device", first.device]
     words += ["--precision", first.precision] if first.precision in ("fp32", "fp16") else []
     words += ["--threads", str(first.threads)]
+    repeats = max(each.repeat for each in benchmarks)
+    words += ["--repeats", str(repeats)] if repeats > 1 else []
     return shlex.join(words)

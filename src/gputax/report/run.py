@@ -14,7 +14,7 @@ from gputax.report.distributions import Curve
 from gputax.report.grouping import Measured, chart_groups, compared, curves_of
 from gputax.report.model import Cell, Chart, Column, Section, Table, notes_once, text_cell
 from gputax.report.sources import ComparisonSource, RunSource, Telemetry
-from gputax.results.documents.run import Benchmark
+from gputax.results.documents.run import Benchmark, RepeatedBenchmark
 
 CELL_COLUMNS = (
     Column("workload", "workload"),
@@ -86,9 +86,16 @@ def cells_table(run: RunSource, cells: Sequence[Measured]) -> Table:
         notes.append(wording.floors_note())
     rows = tuple(_cell_row(cell) for cell in cells)
     if any(row[3].low is not None for row in rows):
-        notes.append(RATE_NOTE)
+        notes.append(_repeats(cells) or RATE_NOTE)
     title = wording.on_device(label, [record.device_label])
     return Table("cells", title, CELL_COLUMNS, rows, tuple(notes), console=_console_tables(title, run, cells))
+
+
+def _repeats(cells: Sequence[Measured]) -> str:
+    """Return how many repeats the figures are means over; empty for a single run."""
+    counts = sorted({cell.benchmark.repeats for cell in cells if isinstance(cell.benchmark, RepeatedBenchmark)})
+    repeats = f"{' or '.join(map(str, counts))} repeats"
+    return f"Means over {repeats}, each by a new worker; ±: 95 % interval over the repeats." if counts else ""
 
 
 def _cell_row(cell: Measured) -> tuple[Cell, ...]:
@@ -171,7 +178,7 @@ def _console_notes(run: RunSource, cells: Sequence[Measured]) -> tuple[str, ...]
     if any(cell.benchmark.loadgen and not cell.benchmark.load.get("official") for cell in models):
         notes.append("VALID: LoadGen's verdict on this suite's own minimums.")
     if any(_rate_bounds(cell) is not None for cell in models):
-        notes.append("±: 95 % interval within this run; another run may differ by more.")
+        notes.append(_repeats(cells) or "±: 95 % interval within this run; another run may differ by more.")
     if any(None in _percentiles(cell.benchmark) for cell in cells):
         notes.append(wording.short_floors_note())
     notes += [_server_note(cell) for cell in models if cell.scenario == "server" and cell.benchmark.target_qps]

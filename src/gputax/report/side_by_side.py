@@ -197,6 +197,7 @@ def _frame_row(name: str, base: str, others: Iterable[str]) -> tuple[Cell, ...]:
 def _notes(lines: Sequence[Line], sides: Sequence[Side]) -> tuple[str, ...]:
     metrics = [metric for line in lines for metric in line.by_label.values()]
     notes = ["Overhead: positive is worse."]
+    notes += [wording.LOST_NOTE] if any(metric.loss == "throughput" for metric in metrics) else []
     notes += [BY_VALUE_NOTE] if any(by_value(metric) and not metric.paired for metric in metrics) else []
     notes += [FILE_TIME_NOTE] if any(side.measured_by == "mtime" for side in sides) else []
     notes += [f"Claim: {claim}." for claim in dict.fromkeys(metric.claim for metric in metrics) if claim]

@@ -18,7 +18,7 @@ from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
 from gputax.report.wording import plain
 from gputax.results.documents import base
 from gputax.results.documents.comparison import COMPARISON_NAME, RESOLUTION_NAME, Comparison, Resolution
-from gputax.results.documents.run import RECORD_NAME, Benchmark, RunRecord
+from gputax.results.documents.run import RECORD_NAME, Benchmark, RepeatedBenchmark, RunRecord
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
 from gputax.results.importers.source import UNKNOWN
 from gputax.results.kinds import COMPARISON, RESOLUTION, RUN, SHARING
@@ -187,15 +187,23 @@ def read_run(directory: Path) -> RunSource:
     for benchmark in record.benchmarks:
         samples = file_inside(directory, benchmark.samples_file)
         if samples.is_file():
-            shapes[benchmark.cell] = _read_shape(samples, benchmark)
+            shapes[benchmark.name] = _read_shape(samples, benchmark)
         else:
             missing.append(benchmark.samples_file)
         series = file_inside(directory, benchmark.telemetry_file)
         if series.is_file():
-            telemetry[benchmark.cell] = _read_telemetry(series)
+            telemetry[benchmark.name] = _read_telemetry(series)
         else:
             missing.append(benchmark.telemetry_file)
+    for cell in record.cells:
+        if isinstance(cell, RepeatedBenchmark) and cell.cell in shapes:
+            shapes[cell.cell] = replace(shapes[cell.cell], rate_ci95=_rate_over_repeats(cell))
     return RunSource(str(directory), record, shapes, telemetry, tuple(missing))
+
+
+def _rate_over_repeats(cell: RepeatedBenchmark) -> tuple[float, float] | None:
+    half, rate = cell.throughput_half_width_percent, cell.throughput_samples_per_sec
+    return None if half is None else (rate * (1.0 - half / 100.0), rate * (1.0 + half / 100.0))
 
 
 def read_compared(path: Path) -> ComparisonSource:

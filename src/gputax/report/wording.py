@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from gputax.plan.metrics import METRICS
-from gputax.results.documents.comparison import ComparedMetric, Verdict
+from gputax.results.documents.comparison import ComparedMetric, Spread, Verdict
 from gputax.results.importers.source import UNKNOWN, UNNAMED
 from gputax.stats.percentiles import floor_for
 from gputax.text import (
@@ -36,6 +36,10 @@ __all__ = [
 
 NOT_JUDGED = "not judged"
 OVERHEAD_NOTE = "Overhead: positive is worse, for every metric."
+LOST_NOTE = "Of a throughput it is the part lost, 1 - new/old."
+WITHIN: Spread = "within one run"
+WITHIN_NOTE = "One run each: the interval is within a run; how much runs differ is not known, so nothing is decided."
+REPEATS_NOTE = "The interval is over the repeats, for any steady trend of the machine across them."
 # On a busy machine single slots are so slow that the two columns may even lie the other way round.
 PAIRED_NOTE = (
     "In pairs, the overhead of a mean or a median is computed from each pair's ratio, not from the two columns."
@@ -44,11 +48,13 @@ MARKS: dict[Verdict, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", 
 
 
 def metric_overhead(metric: ComparedMetric) -> str:
-    """Return the overhead with its interval, in the unit of its budget."""
+    """Return the overhead with its interval, in the unit of its budget; one that no repeats support is labelled."""
     if metric.budget_unit == "ms" and finite(metric.overhead_absolute) is not None:
-        return overhead(metric.overhead_absolute, metric.ci95_absolute, "ms", metric.budget)
-    in_percent = metric.budget if metric.budget_unit == "%" else None
-    return overhead(metric.overhead_percent, metric.ci95_percent, "%", in_percent)
+        text = overhead(metric.overhead_absolute, metric.ci95_absolute, "ms", metric.budget)
+    else:
+        in_percent = metric.budget if metric.budget_unit == "%" else None
+        text = overhead(metric.overhead_percent, metric.ci95_percent, "%", in_percent)
+    return text.replace("(95 % CI ", "(in one run ") if metric.spread == WITHIN else text
 
 
 def overhead_beside(metric: ComparedMetric) -> str:
@@ -72,10 +78,20 @@ def budget(metric: ComparedMetric) -> str:
 
 
 def pairs(metric: ComparedMetric) -> str:
-    """Return how many pairs it rests on; a comparison without pairs is labelled weaker."""
+    """Return how many pairs or repeats it rests on; a comparison without either is labelled weaker."""
     if not metric.paired:
-        return "unpaired (weaker)"
+        return repeats(metric) or "unpaired (weaker)"
     return DASH if metric.pairs is None else f"{metric.pairs:,}"
+
+
+def repeats(metric: ComparedMetric) -> str:
+    """Return how often each side was measured; empty if the document does not say it."""
+    if metric.repeats is None:
+        return ""
+    a, b = metric.repeats
+    if a == b:
+        return "one run each" if a == 1 else f"{a} repeats each"
+    return f"{a} and {b} repeats"
 
 
 def pairs_needed(metric: ComparedMetric) -> str:

@@ -15,7 +15,7 @@ HEADINGS = ("operation", "ops/sec", "mean us", "p50 us", "p90 us", "p99 us", "GB
 
 def micro_text(record: RunRecord) -> str:
     """Return the text, empty if no operation was measured; invalid ones are listed without a number."""
-    measured = [benchmark for benchmark in record.benchmarks if is_micro(benchmark.workload)]
+    measured = [benchmark for benchmark in record.cells if is_micro(benchmark.workload)]
     if not measured:
         return ""
     lines = [

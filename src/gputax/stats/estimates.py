@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 Unit = Literal["%", "ms"]
@@ -33,8 +34,8 @@ def percent_of_log(log: float) -> float:
 
 
 def log_of_percent(percent: float) -> float:
-    """Return ln(1 + percent/100)."""
-    return math.log1p(percent / 100.0)
+    """Return ln(1 + percent/100); minus infinity at -100 %."""
+    return math.log1p(percent / 100.0) if percent > -100.0 else -math.inf
 
 
 def lost_percent_of_log(log: float) -> float:
@@ -58,3 +59,22 @@ def log_of_lost_percent(percent: float) -> float:
 def percent_interval(log_bounds: tuple[float, float]) -> tuple[float, float]:
     """Return bounds on a log ratio as percent; they are no longer symmetric."""
     return percent_of_log(log_bounds[0]), percent_of_log(log_bounds[1])
+
+
+@dataclass(frozen=True)
+class ThroughputLost:
+    """An estimate of the time added per sample, as the throughput lost: 100 (1 - new/old)."""
+
+    added: Estimate
+    """In percent: old/new - 1 of the throughputs."""
+    unit: Unit = "%"
+
+    @property
+    def value(self) -> float:
+        """The loss in percent of the base's throughput."""
+        return lost_percent_of_log(log_of_percent(self.added.value))
+
+    def one_sided(self, alpha: float) -> tuple[float, float]:
+        """Return the lower and the upper bound in percent, each with risk alpha on its own."""
+        low, high = self.added.one_sided(alpha)
+        return lost_percent_interval((log_of_percent(low), log_of_percent(high)))

@@ -1,4 +1,4 @@
-"""The overhead between two runs that were not interleaved: allowed, but weaker, and labelled so."""
+"""The difference between two single runs, with the spread within them; how much runs differ is not in it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from gputax.stats.estimates import UNBOUNDED_PERCENT, Unit
 from gputax.stats.inputs import Better, FloatArray, positive_values
 from gputax.stats.series import SeriesMean, series_mean
 
-# Simulated with drifting noise: plain Welch intervals of two runs in sequence covered the truth in 38 % of runs;
-# with correlation included they cover it, and are several times wider than those of pairs.
 # Report the widening if an interval is this much wider than for independent samples.
 CORRELATED = 1.2
-UNPAIRED_NOTICE = "unpaired: changes on the machine between the two runs are not in this interval"
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ def fieller(a: ArrayLike, b: ArrayLike, better: Better = "lower") -> UnpairedEst
     """
     base, other = map(series_mean, _sides(a, b, better))
     bounds = _bounds(base, other, 0.025)
-    notices = [UNPAIRED_NOTICE]
+    notices = []
     if bounds == UNBOUNDED_PERCENT:
         notices.append("the base is too noisy for a ratio: its interval has no bounds")
     inflation = max(base.inflation, other.inflation)

@@ -54,16 +54,19 @@ def judge_absolute(estimate: Estimate, budget_ms: float, *, alpha: float = ALPHA
 
 
 def judge_all(claims: Sequence[Claim], *, alpha: float = ALPHA) -> tuple[Judgement, ...]:
-    """Judge many cells at once by Holm's rule.
+    """Judge many cells at once.
 
-    The chance that any `pass` among them is false is at most alpha, and so is that of any false `fail`.
+    An overall pass needs every cell to pass, so the chance of a false one is at most alpha without any correction (an
+    intersection-union test). One false `fail` is enough to fail all: Holm's rule keeps the chance of any at alpha.
     """
     checked = [_claim(claim.estimate, claim.budget, claim.estimate.unit) for claim in claims]
-    passed, pass_level = _holm(lambda i, level: _verdict(checked[i], level) == "pass", len(checked), alpha)
-    failed, fail_level = _holm(lambda i, level: _verdict(checked[i], level) == "fail", len(checked), alpha)
-    undecided_level = min(pass_level, fail_level)
-    levels = [passed.get(i) or failed.get(i) or undecided_level for i in range(len(checked))]
-    return tuple(_judgement(claim, level, len(checked)) for claim, level in zip(checked, levels, strict=True))
+    failed, open_level = _holm(lambda i, level: _verdict(checked[i], level) == "fail", len(checked), alpha)
+    return tuple(
+        _judgement(claim, alpha, 1)
+        if _verdict(claim, alpha) == "pass"
+        else _judgement(claim, failed.get(i, open_level), len(checked))
+        for i, claim in enumerate(checked)
+    )
 
 
 def not_comparable(reasons: Sequence[str]) -> Judgement:

@@ -38,6 +38,25 @@ def make_cell(
     return SourceCell(**{"conditions": {**known, **(conditions or {})}, **values})
 
 
+def figures(latency_ns: Any, samples: int = 1) -> dict[str, float]:
+    """The metrics that a record states for these latencies."""
+    ms = np.sort(np.asarray(latency_ns, dtype=np.float64)) / 1e6
+    found = {"throughput": 1e3 * samples / float(ms.mean()), "latency_mean": float(ms.mean())}
+    for name, p, floor in (("p50", 0.5, 10), ("p90", 0.9, 64), ("p95", 0.95, 130), ("p99", 0.99, 662)):
+        if ms.size >= floor:
+            found[f"latency_{name}"] = float(ms[int(ms.size * p)])
+    return found
+
+
+def make_repeated(runs: Any, samples: int = 1, first_s: float = 0.0, **changes: Any) -> SourceCell:
+    """A cell that was measured once for each of these runs, a minute apart."""
+    repeats = tuple(
+        make_cell(run, samples, metrics=figures(run, samples), at_s=first_s + 60.0 * number, **changes)
+        for number, run in enumerate(runs)
+    )
+    return make_cell(None, **changes, repeats=repeats)
+
+
 def make_source(label: str, *cells: SourceCell, **changes: Any) -> Source:
     values: dict[str, Any] = {
         "path": f"results/{label}", "format": "gputax", "environment": "bare", "device": "cpu",
@@ -49,6 +68,11 @@ def make_source(label: str, *cells: SourceCell, **changes: Any) -> Source:
 @pytest.fixture
 def cell() -> Callable[..., SourceCell]:
     return make_cell
+
+
+@pytest.fixture
+def repeated() -> Callable[..., SourceCell]:
+    return make_repeated
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ def by_metric(comparison: Comparison) -> dict[str, ComparedMetric]:
 
 
 @pytest.fixture
-def compared(cell: Make, source: Make, run: Make) -> Make:
-    """Compare one cell of 10 ms with one of `mean_ms`."""
+def compared(repeated: Make, source: Make, run: Make) -> Make:
+    """Compare five repeats of 10 ms with five of `mean_ms`, in alternation."""
 
     def call(
         mean_ms: float = 10.0,
@@ -37,12 +37,99 @@ def compared(cell: Make, source: Make, run: Make) -> Make:
         other: dict[str, Any] | None = None,
         force: bool = False,
         count: int = 5000,
+        repeats: tuple[int, int] = (5, 5),
     ) -> Comparison:
-        first = cell(run(10.0, count, 0.01, seed=1), **(base or {}))
-        second = cell(run(mean_ms, count, 0.01, seed=2), **(other or {}))
+        first = repeated([run(10.0, count, 0.01, seed=n) for n in range(repeats[0])], **(base or {}))
+        second = repeated(
+            [run(mean_ms, count, 0.01, seed=100 + n) for n in range(repeats[1])], first_s=30.0, **(other or {})
+        )
         return compare_sources(source("bare", first), [source("k8s", second)], parse_budgets(budgets), force=force)
 
     return call
+
+
+@pytest.fixture
+def single(cell: Make, source: Make, run: Make) -> Make:
+    """Compare one run of 10 ms with one of `mean_ms`."""
+
+    def call(
+        mean_ms: float = 10.0,
+        *budgets: str,
+        base: dict[str, Any] | None = None,
+        other: dict[str, Any] | None = None,
+        count: int = 5000,
+    ) -> Comparison:
+        first = cell(run(10.0, count, 0.01, seed=1), **(base or {}))
+        second = cell(run(mean_ms, count, 0.01, seed=2), **(other or {}))
+        return compare_sources(source("bare", first), [source("k8s", second)], parse_budgets(budgets))
+
+    return call
+
+
+@pytest.mark.parametrize(("mean_ms", "word"), [(10.3, "within budget by value"), (12.0, "over budget by value")])
+def test_a_single_run_on_each_side_decides_nothing(single: Make, mean_ms: float, word: str) -> None:
+    comparison = single(mean_ms)
+    row = by_metric(comparison)["latency_mean"]
+    assert (row.verdict, row.by_value, row.repeats) == ("inconclusive", word, (1, 1))
+    assert row.reason == "one run each: how much runs differ is not known"
+    assert row.spread == "within one run"
+    assert row.ci95_percent is not None
+    assert {each.verdict for each in comparison.metrics} == {"inconclusive"}
+    assert exit_code(comparison) == 7
+
+
+def test_plain_numbers_have_no_interval_but_a_side_of_the_budget(cell: Make, source: Make) -> None:
+    sides = [source(name, cell(None, metrics={"latency_mean": ms})) for name, ms in (("a", 10.0), ("b", 11.0))]
+    (row,) = compare_sources(sides[0], sides[1:], Budgets()).metrics
+    assert (row.verdict, row.by_value, row.ci95_percent, row.spread) == (
+        "inconclusive", "over budget by value", None, None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("repeats", "reason"),
+    [
+        ((2, 5), "2 and 5 repeats: a verdict needs at least 3 on each side"),
+        ((5, 1), "k8s was measured once: how much its runs differ is not known"),
+        ((1, 5), "bare was measured once: how much its runs differ is not known"),
+    ],
+)
+def test_too_few_repeats_decide_nothing(compared: Make, repeats: tuple[int, int], reason: str) -> None:
+    for row in compared(12.0, repeats=repeats).metrics:
+        assert (row.verdict, row.reason, row.repeats) == ("inconclusive", reason, repeats)
+
+
+def test_the_overhead_is_the_ratio_of_the_two_columns(compared: Make) -> None:
+    row = by_metric(compared(10.4))["latency_p99"]
+    assert row.base_value is not None
+    assert row.other_value is not None
+    assert row.overhead_percent == pytest.approx(100 * (row.other_value / row.base_value - 1))
+    assert row.spread == "between repeats"
+    assert row.by_value is None
+
+
+def test_a_drift_from_one_side_to_the_other_is_not_an_overhead(repeated: Make, source: Make, run: Make) -> None:
+    # 1 % slower with every repeat, base first: the mean of the second half is 5 % above that of the first.
+    slower = [run(10.0 * 1.01**minute, 1000, 0.001, seed=minute) for minute in range(10)]
+    base, other = repeated(slower[:5]), repeated(slower[5:], first_s=300.0)
+    (row, *_) = compare_sources(source("bare", base), [source("k8s", other)], parse_budgets(["3%"])).metrics
+    assert row.overhead_percent == pytest.approx(5.1, abs=0.2)
+    assert row.ci95_percent is not None
+    assert row.ci95_percent[0] is not None
+    assert row.ci95_percent[0] < 0.1
+    assert (row.verdict, row.by_value) == ("inconclusive", "over budget by value")
+
+
+def test_throughput_budgets_count_what_is_lost(repeated: Make, source: Make) -> None:
+    # 42,000 -> 39,900 samples/s: 5.0 % lost, 5.26 % more time.
+    def offline(rates: list[float], first_s: float) -> Any:
+        runs = [np.full(20, 8e9 / rate) for rate in rates]
+        return repeated(runs, 8, first_s=first_s, scenario="offline", batch_size=8)
+
+    base, other = offline([41_990.0, 42_000.0, 42_010.0], 0.0), offline([39_890.0, 39_900.0, 39_910.0], 30.0)
+    (row,) = compare_sources(source("bare", base), [source("k8s", other)], parse_budgets(["5.1%"])).metrics
+    assert (row.verdict, row.loss) == ("pass", "throughput")
+    assert row.overhead_percent == pytest.approx(5.0, abs=0.001)
 
 
 @pytest.mark.parametrize(("percent", "verdict"), [(0.0, "pass"), (3.2, "pass"), (6.0, "fail"), (10.0, "fail")])
@@ -57,7 +144,7 @@ def test_known_overheads_against_five_percent(compared: Make, percent: float, ve
         assert low is not None
         assert high is not None
         assert low < percent < high
-        assert high - low < 0.6
+        assert high - low < 1.0
         assert (row.budget, row.budget_unit, row.paired, row.pairs) == (5.0, "%", False, None)
 
 
@@ -89,10 +176,11 @@ def test_the_environments_choose_the_budget(cell: Make, source: Make, run: Make)
     assert (row.budget, row.budget_source) == (1.0, "budget of the layer k8s")
 
 
-def test_many_rows_share_the_risk(compared: Make) -> None:
-    comparison = compared()
+def test_many_rows_share_the_risk_of_a_false_fail(compared: Make) -> None:
+    comparison = compared(20.0)
     assert comparison.settings["judged_together"] == 4
     assert "4 judged together" in comparison.metrics[0].reason
+    assert "together" not in compared().metrics[0].reason, "a pass of all needs no correction"
 
 
 def test_every_comparison_says_that_it_is_unpaired(compared: Make) -> None:
@@ -138,10 +226,12 @@ def test_server_is_judged_by_latency_and_lateness_at_an_equal_rate(cell: Make, s
         "latency_p50", "latency_p90", "latency_p99", "over_bound_share",
     ]  # fmt: skip
     share = comparison.metrics[3]
-    assert (share.unit, share.verdict, share.base_value, share.other_value) == ("%", "pass", 0.0, 0.0)
+    assert (share.unit, share.by_value, share.base_value, share.other_value) == (
+        "%", "within budget by value", 0.0, 0.0,
+    )  # fmt: skip
     late = server(cell, run(10.9, 3000, 0.01, seed=3))
     share = compare_sources(source("bare", sides[0]), [source("k8s", late)], Budgets()).metrics[3]
-    assert share.verdict == "fail"
+    assert share.by_value == "over budget by value"
     assert share.overhead_percent == share.other_value
 
 
@@ -192,11 +282,11 @@ def test_an_invalid_run_may_fail_but_not_against_an_invalid_base(compared: Make)
 
 
 @pytest.mark.parametrize("side", ["base", "other"])
-def test_without_spread_there_is_a_difference_and_no_verdict(compared: Make, side: str) -> None:
+def test_without_spread_there_is_a_difference_and_no_verdict(single: Make, side: str) -> None:
     bare = {"load_samples": None, "metrics": {"latency_mean": 10.0, "latency_p99": 11.0}}
     both = {"metrics": {"latency_mean": 10.0, "latency_p99": 11.0}}
     other = "other" if side == "base" else "base"
-    comparison = compared(10.0, **{side: bare, other: both})
+    comparison = single(10.0, **{side: bare, other: both})
     assert [row.metric for row in comparison.metrics] == ["latency_mean", "latency_p99"]
     for row in comparison.metrics:
         assert row.verdict == "inconclusive"
@@ -220,9 +310,9 @@ def one() -> CellSamples:
 @pytest.mark.parametrize(
     ("load", "complaint"), [(failing, "truncated"), (zeros, "3 of 3 samples"), (one, "one value has no spread")]
 )
-def test_bad_samples_leave_the_records_figures_without_a_verdict(compared: Make, load: Make, complaint: str) -> None:
+def test_bad_samples_leave_the_records_figures_without_a_verdict(single: Make, load: Make, complaint: str) -> None:
     metrics = {"latency_mean": 10.0}
-    comparison = compared(10.0, base={"metrics": metrics}, other={"load_samples": load, "metrics": metrics})
+    comparison = single(10.0, base={"metrics": metrics}, other={"load_samples": load, "metrics": metrics})
     row = by_metric(comparison)["latency_mean"]
     assert (row.verdict, row.base_value, row.overhead_percent) == ("inconclusive", 10.0, 0.0)
     assert complaint in row.reason
@@ -239,7 +329,8 @@ def test_zero_and_missing_values(cell: Make, source: Make) -> None:
     assert set(rows) == {"throughput", "latency_p99"}
     assert rows["throughput"].overhead_percent is None
     assert rows["throughput"].reason == (
-        "the base is zero: there is no ratio; a has no samples: a difference, but no interval"
+        "one run each: how much runs differ is not known; the base is zero: there is no ratio; a has no samples: a "
+        "difference, but no interval"
     )
     assert rows["latency_p99"].overhead_percent == -100.0
     assert {row.verdict for row in comparison.metrics} == {"inconclusive"}
@@ -274,7 +365,7 @@ def test_the_side_whose_samples_cannot_be_used_is_named(cell: Make, source: Make
         sides.append(source(label, made))
     (row,) = compare_sources(sides[0], sides[1:], Budgets()).metrics
     assert row.verdict == "inconclusive"
-    assert row.reason.startswith(f"{('bare', 'k8s')[stopped]}: sample 52 of 100 is 0")
+    assert f"{('bare', 'k8s')[stopped]}: sample 52 of 100 is 0" in row.reason
 
 
 @pytest.mark.parametrize("names", [("unknown", "offline"), ("offline", "unknown")])
@@ -370,7 +461,7 @@ def test_several_others_and_labels_of_their_own(cell: Make, source: Make, run: M
     assert [side.label for side in comparison.sides] == ["bare (a)", "bare (b)", "bare (a) #2"]
     assert comparison.question == "What do bare (b) and bare (a) #2 cost over bare (a)?"
     assert {row.other for row in comparison.metrics} == {"bare (b)", "bare (a) #2"}
-    assert comparison.settings["judged_together"] == 8
+    assert comparison.settings["judged_together"] == 0, "one run each"
     assert [each.label for each in with_own_labels(sources[:1])] == ["bare"]
 
 
@@ -419,8 +510,8 @@ def test_unbounded_intervals_are_null(cell: Make, source: Make, run: Make) -> No
     assert row.ci95_absolute is None or None in row.ci95_absolute
 
 
-def test_a_million_samples_on_each_side_take_seconds(compared: Make) -> None:
+def test_a_million_samples_on_each_side_take_seconds(single: Make) -> None:
     started = time.process_time()
-    comparison = compared(10.3, count=1_000_000)
+    comparison = single(10.3, count=1_000_000)
     assert time.process_time() - started < 10
-    assert by_metric(comparison)["latency_p99"].verdict == "pass"
+    assert by_metric(comparison)["latency_p99"].by_value == "within budget by value"

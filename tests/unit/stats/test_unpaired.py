@@ -50,12 +50,6 @@ def test_higher_is_better_swaps_the_ratio() -> None:
     assert fieller(a, b, "higher").ci95_percent == fieller(b, a, "lower").ci95_percent
 
 
-def test_every_unpaired_estimate_says_so() -> None:
-    estimate = fieller(*two_runs())
-    assert estimate.paired is False
-    assert estimate.notices[0].startswith("unpaired:")
-
-
 def test_correlated_requests_do_not_pass_for_replicates() -> None:
     rng = np.random.default_rng(3)
     wander = np.repeat(rng.normal(0, 0.05, 100), 100)

@@ -129,7 +129,7 @@ def _search_rate(
     """Return the rate to measure at and its origin; every probe is added to `attempts`."""
     plan = cell.load
     if plan.qps:
-        return plan.qps, "given by --qps"
+        return plan.qps, "given by --qps or --like"
 
     def probe(rate: float, repeat: int) -> bool:
         view.phase(f"probing {digits(rate, 4)} queries/s")

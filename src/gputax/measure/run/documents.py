@@ -10,7 +10,7 @@ from gputax.environments.described import Described
 from gputax.environments.evidence import Evidence
 from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of, notices_of
 from gputax.measure.run.cell import Measured
-from gputax.plan.cells import Cell
+from gputax.plan.cells import Cell, repetition_name
 from gputax.plan.claims import device_label
 from gputax.results.documents.base import with_notices
 from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RateAttempt, RunRecord
@@ -52,9 +52,12 @@ def described_record(record: RunRecord, described: Described, facts: dict[str, A
     )
 
 
-def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: str, session: int) -> Benchmark:
+def benchmark_document(
+    measured: Measured, facts: dict[str, Any], started_at: str, session: int, repeat: int = 1
+) -> Benchmark:
     """Return the record of one cell."""
     cell, figures, load = measured.cell, measured.figures, measured.observation.load
+    name = repetition_name(cell.id, repeat)
     is_server = cell.scenario == "server"
     bytes_per_run = int(facts.get("bytes_per_run", 0)) * cell.batch_size
     return Benchmark(
@@ -97,13 +100,14 @@ def benchmark_document(measured: Measured, facts: dict[str, Any], started_at: st
         bytes_per_run=bytes_per_run or None,
         bandwidth_gb_per_s=bytes_per_run / figures.mean_ns if bytes_per_run else None,
         evidence=measured.evidence.to_dict(),
+        repeat=repeat,
         session=session,
         load={**load.to_dict(), "official": cell.load.official},
         started_at=started_at,
         warmup_s=measured.warmup_s,
-        samples_file=f"samples/{cell.id}.parquet",
-        logs_dir=f"cells/{cell.id}" if measured.log else None,
-        telemetry_file=f"cells/{cell.id}/telemetry.json",
+        samples_file=f"samples/{name}.parquet",
+        logs_dir=f"cells/{name}" if measured.log else None,
+        telemetry_file=f"cells/{name}/telemetry.json",
         warnings=with_notices((), list(measured.notices)),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from gputax.measure.run.documents import benchmark_document, described_record, e
 from gputax.measure.session import WorkerSession
 from gputax.measure.view import CellFigures, RunView
 from gputax.places import Places, environment_named
-from gputax.plan.cells import Cell, plan_id
+from gputax.plan.cells import Cell, Repetition, plan_id, repetitions
 from gputax.plan.driver import driver_choice, share_a_worker
 from gputax.plan.options import EnvironmentOptions
-from gputax.results.documents.run import RunRecord
+from gputax.results.documents.run import Benchmark, RunRecord
 from gputax.results.kinds import RUN
 from gputax.results.micro_text import FILE_NAME as MICRO_TEXT
 from gputax.results.micro_text import micro_text
@@ -32,13 +33,14 @@ class Run:
         directory: Path,
         view: RunView,
         *,
+        repeats: int = 1,
         overwrite: bool = False,
         stall_timeout_s: float = 0.0,
         options: EnvironmentOptions | None = None,
     ) -> None:
         if len({cell.id for cell in cells}) != len(cells):
             raise UsageError("the plan names the same cell twice", next_step="list each batch and scenario once")
-        self._cells = cells
+        self._cells = repetitions(cells, repeats)
         self._view = view
         self._stall_timeout_s = stall_timeout_s
         self._session: WorkerSession | None = None
@@ -51,7 +53,8 @@ class Run:
             diary_name="run",
             plan_id=plan,
             begin=lambda at: empty_record(cells, plan, at),
-            done=lambda record: {benchmark.cell for benchmark in record.benchmarks},
+            done=lambda record: {benchmark.name for benchmark in record.benchmarks},
+            wanted=[each.name for each in self._cells],
             overwrite=overwrite,
         )
 
@@ -59,13 +62,17 @@ class Run:
         """Measure every missing cell; returns the record as it is on disk."""
         experiment = self._experiment
         done = experiment.done
-        with experiment.running(self._cells, self._places):
+        names = tuple(each.name for each in self._cells)
+        with experiment.running([each.cell for each in self._cells], self._places):
             try:
-                for number, cell in enumerate(self._cells, start=1):
-                    if cell.id not in done:
-                        with experiment.cell(cell.id, cell, number):
-                            self._one(cell)
-                experiment.finish([cell.id for cell in self._cells])
+                # A run that is continued with fewer repeats keeps those that it has.
+                planned = tuple(dict.fromkeys((*experiment.record.cells_planned, *names)))
+                experiment.update(cells_planned=planned)
+                for number, each in enumerate(self._cells, start=1):
+                    if each.name not in done:
+                        with experiment.cell(each.name, each.cell, number):
+                            self._one(each)
+                experiment.finish(names)
             finally:
                 self._end_session()
                 self._places.close()
@@ -73,8 +80,15 @@ class Run:
                     experiment.store.append_event("places left", api_calls=self._places.api_calls())
         return experiment.record
 
-    def _one(self, cell: Cell) -> None:
+    def _one(self, repetition: Repetition) -> None:
         started_at = now_text()
+        first = next((each for each in self._experiment.record.benchmarks if each.cell == repetition.cell.id), None)
+        cell = repetition.cell if first is None else _at_the_rate_of(first, repetition.cell)
+        repeats = self._cells[-1].repeat
+        if repeats > 1:
+            self._view.phase(f"repeat {repetition.repeat} of {repeats}, with a new worker")
+            # Two processes of the same program differ, so every repeat needs its own.
+            self._end_session()
         try:
             session = self._session_for(cell)
             measured = measure_cell(session, cell, self._view).proven(session.evidence())
@@ -82,7 +96,12 @@ class Run:
             # After an exception in the engine the worker is in an unknown state: the next cell gets a new one.
             self._end_session()
             raise
-        self._keep(measured, session, started_at)
+        number = len(self._experiment.record.sessions)
+        benchmark = benchmark_document(measured, session.facts, started_at, number, repetition.repeat)
+        if first is not None:
+            origin = {name: getattr(first, name) for name in ("rate_source", "latency_bound_source")}
+            benchmark = benchmark.model_copy(update=origin)
+        self._keep(measured, benchmark)
 
     def _session_for(self, cell: Cell) -> WorkerSession:
         session = self._session
@@ -106,11 +125,10 @@ class Run:
             self._session.end()
             self._session = None
 
-    def _keep(self, measured: Measured, session: WorkerSession, started_at: str) -> None:
-        cell, experiment, store = measured.cell, self._experiment, self._experiment.store
-        benchmark = benchmark_document(measured, session.facts, started_at, len(experiment.record.sessions))
+    def _keep(self, measured: Measured, benchmark: Benchmark) -> None:
+        experiment, store = self._experiment, self._experiment.store
         for name, text in measured.observation.logs.items():
-            store.write_text(f"cells/{cell.id}/{name}", text)
+            store.write_text(f"cells/{benchmark.name}/{name}", text)
         store.write_text(benchmark.telemetry_file, json.dumps(measured.observation.telemetry) + "\n")
         store.write_samples(benchmark.samples_file, measured.observation.columns)
         evidence = _run_evidence(experiment.record, measured)
@@ -118,10 +136,10 @@ class Run:
         text = micro_text(experiment.record)
         if text:
             store.write_text(MICRO_TEXT, text)
-        experiment.ended(cell.id, valid=benchmark.valid)
+        experiment.ended(benchmark.name, valid=benchmark.valid)
         self._view.cell_ended(
             CellFigures(
-                cell=cell.id,
+                cell=benchmark.name,
                 device=benchmark.device,
                 throughput_per_s=benchmark.throughput_samples_per_sec,
                 p90_ms=benchmark.latency_p90_ms,
@@ -129,6 +147,14 @@ class Run:
                 valid=benchmark.valid,
             )
         )
+
+
+def _at_the_rate_of(first: Benchmark, cell: Cell) -> Cell:
+    """Return the cell at the server rate and bound of its first repeat; at another rate they could not be compared."""
+    if not first.target_qps:
+        return cell
+    load = dataclasses.replace(cell.load, qps=first.target_qps, bound_ms=first.latency_bound_ms or 0.0, find_peak=False)
+    return dataclasses.replace(cell, load=load)
 
 
 def _run_evidence(record: RunRecord, measured: Measured) -> dict[str, Any]:

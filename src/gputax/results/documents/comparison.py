@@ -11,6 +11,8 @@ from gputax.results.documents.base import Document, WarningRecord
 COMPARISON_NAME = "comparison.json"
 RESOLUTION_NAME = "resolution.json"
 Verdict = Literal["pass", "fail", "inconclusive", "not comparable"]
+ByValue = Literal["over budget by value", "within budget by value"]
+Spread = Literal["within one run", "between repeats", "from another run"]
 
 
 class Side(Document):
@@ -50,10 +52,23 @@ class ComparedMetric(Document):
     budget_unit: Literal["%", "ms"] | None = None
     budget_source: str | None = None
     verdict: Verdict
+    by_value: ByValue | None = Field(
+        default=None, description="for inconclusive: on which side of the budget the value lies, without its spread"
+    )
     reason: str
     decides: bool = Field(
         default=True, description="false for a percentile that too few samples refuse and that no budget names"
     )
+    loss: Literal["time", "throughput"] | None = Field(
+        default=None,
+        description="formula of overhead_percent: time is new/old - 1, throughput is 1 - new/old; null in files of "
+        "earlier versions, which used old/new - 1 for throughput",
+    )
+    spread: Spread | None = Field(
+        default=None, description="what the interval of a comparison without pairs covers; null without an interval"
+    )
+    spread_source: str | None = Field(default=None, description="the run whose repeats are the spread, if another")
+    repeats: tuple[int, int] | None = Field(default=None, description="repeats of base and other, without pairs")
     paired: bool
     pairs: int | None = None
     pairs_needed: int | None = None

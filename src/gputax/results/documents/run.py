@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
+from gputax.plan.cells import repetition_name
 from gputax.results.documents.base import Document, Failure, WarningRecord
 
 RECORD_NAME = "benchmark_results.json"
@@ -83,6 +86,7 @@ class Benchmark(Document):
     evidence: dict[str, Any] = Field(
         default_factory=dict, description="what proved that the environment's layers were active, after this cell"
     )
+    repeat: int = Field(default=1, description="the repeats of a cell share its name; each had a new worker")
     session: int = Field(default=1, description="which start of the command measured it; more than 1 after a resume")
     loadgen: LoadGenVerdict | None = None
     valid: bool
@@ -93,6 +97,64 @@ class Benchmark(Document):
     logs_dir: str | None = None
     telemetry_file: str
     warnings: tuple[WarningRecord, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of this measurement: the cell's, and from the second repeat on its number."""
+        return repetition_name(self.cell, self.repeat)
+
+
+class RepeatedBenchmark(Benchmark):
+    """The mean over the repeats of a cell, for display; the record has each of them."""
+
+    repeats: int
+
+
+def mean_of_repeats(measured: Sequence[Benchmark]) -> RepeatedBenchmark:
+    """Return the means over the repeats; a throughput's is that of the totals, one over the mean time per sample."""
+    first = measured[0]
+    means = {name: _mean([getattr(each, name) for each in measured]) for name in _AVERAGED}
+    times = [1.0 / each.throughput_samples_per_sec for each in measured if each.throughput_samples_per_sec > 0.0]
+    warnings = dict.fromkeys(warning for each in measured for warning in each.warnings)
+    invalid = next((each for each in measured if not each.valid), first)
+    bandwidth = first.bytes_per_run / (1e6 * means["latency_mean_ms"]) if first.bytes_per_run else None
+    values = dict(first) | means
+    values |= {
+        "throughput_samples_per_sec": len(times) / sum(times) if len(times) == len(measured) else 0.0,
+        "throughput_half_width_percent": _half_width_percent(times) if len(times) == len(measured) else None,
+        "bandwidth_gb_per_s": bandwidth,
+        "duration_sec": sum(each.duration_sec for each in measured),
+        "latency_min_ms": min(each.latency_min_ms for each in measured),
+        "latency_max_ms": max(each.latency_max_ms for each in measured),
+        "queries": sum(each.queries for each in measured),
+        "samples": sum(each.samples for each in measured),
+        "valid": all(each.valid for each in measured),
+        "loadgen": invalid.loadgen,
+        "evidence": invalid.evidence,
+        "warnings": tuple(warnings),
+        "repeats": len(measured),
+    }
+    return RepeatedBenchmark.model_construct(**values)
+
+
+_AVERAGED = (
+    "latency_mean_ms", "latency_p50_ms", "latency_p90_ms", "latency_p95_ms", "latency_p99_ms", "mean_batch_size",
+    "over_bound_share", "warmup_s",
+)  # fmt: skip
+
+
+def _mean(values: Sequence[float | None]) -> Any:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def _half_width_percent(values: Sequence[float]) -> float:
+    """Return half of the 95 % interval of the mean by t over the repeats, in percent of it."""
+    from gputax.stats.distributions import t_quantile
+
+    mean = sum(values) / len(values)
+    sd = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return 100.0 * t_quantile(0.975, len(values) - 1.0) * sd / math.sqrt(len(values)) / mean
 
 
 class RunRecord(Document):
@@ -114,3 +176,11 @@ class RunRecord(Document):
     benchmarks: tuple[Benchmark, ...] = ()
     failures: tuple[Failure, ...] = ()
     warnings: tuple[WarningRecord, ...] = ()
+
+    @property
+    def cells(self) -> tuple[Benchmark, ...]:
+        """One entry per cell: as it was measured, or the mean over its repeats."""
+        groups: dict[str, list[Benchmark]] = {}
+        for benchmark in self.benchmarks:
+            groups.setdefault(benchmark.cell, []).append(benchmark)
+        return tuple(group[0] if len(group) == 1 else mean_of_repeats(group) for group in groups.values())

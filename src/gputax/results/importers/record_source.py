@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -18,7 +19,7 @@ from gputax.plan.metrics import METRICS
 from gputax.plan.micro import OPERATIONS, is_micro
 from gputax.plan.notices import Notice
 from gputax.results.documents.base import WarningRecord
-from gputax.results.documents.run import Benchmark, RunRecord
+from gputax.results.documents.run import Benchmark, RepeatedBenchmark, RunRecord
 from gputax.results.importers.source import (
     CellSamples,
     Format,
@@ -47,7 +48,7 @@ def source_of_record(record: RunRecord, path: str, kind: Format, directory: Path
         path=path,
         format=kind,
         label=environment,
-        cells=tuple(_cell(record, benchmark, directory) for benchmark in record.benchmarks),
+        cells=tuple(_repeated(record, benchmark, directory) for benchmark in record.cells),
         environment=environment,
         device=record.device,
         device_label=printable(record.device_label),
@@ -61,6 +62,16 @@ def source_of_record(record: RunRecord, path: str, kind: Format, directory: Path
 def read_notice(warning: WarningRecord) -> Notice:
     """Return a warning from an untrusted file: truncated, without control characters."""
     return dataclasses.replace(warning.notice, text=printable(warning.text, 600))
+
+
+def _repeated(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> SourceCell:
+    """Return a cell; the mean over its repeats carries each of them."""
+    cell = _cell(record, benchmark, directory)
+    if not isinstance(benchmark, RepeatedBenchmark):
+        return cell
+    repeats = [_cell(record, each, directory) for each in record.benchmarks if each.cell == benchmark.cell]
+    notices = dict.fromkeys(notice for each in repeats for notice in each.notices)
+    return dataclasses.replace(cell, repeats=tuple(repeats), notices=tuple(notices), load_samples=None)
 
 
 def _cell(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> SourceCell:
@@ -87,7 +98,15 @@ def _cell(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> So
         claim=printable(benchmark.claim),
         notices=tuple(notices),
         load_samples=load,
+        at_s=_seconds(benchmark.started_at),
     )
+
+
+def _seconds(stamp: str) -> float | None:
+    try:
+        return datetime.datetime.fromisoformat(stamp).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _metrics(benchmark: Benchmark) -> tuple[dict[str, float], list[Notice]]:

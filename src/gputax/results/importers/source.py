@@ -60,6 +60,10 @@ class SourceCell:
     notices: tuple[Notice, ...] = ()
     load_samples: Callable[[], CellSamples] | None = None
     """Reads the samples when they are needed; None if there are none."""
+    at_s: float | None = None
+    """When it began, in seconds since 1970; None if unknown."""
+    repeats: tuple[SourceCell, ...] = ()
+    """The same cell measured several times, each by a new process; empty if it was measured once."""
 
     @property
     def title(self) -> str:

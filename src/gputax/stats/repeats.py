@@ -1,0 +1,169 @@
+"""The overhead between two sides that were each measured several times, each time by a new process.
+
+The repeats are the replicates: two runs of the same program differ by more than the requests inside one run show.
+The bounds are the outer ones of two models. Welch's t over the repeats, for the ratio of means by Fieller's theorem;
+and a regression with a trend over the repeats that both sides share, because a machine that warms up between the
+two sides looks like an overhead. Alternating the two sides makes both equally wide; one side after the other makes
+the second about twice as wide. docs/method.md has the simulated coverage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gputax.errors import ResultsError
+from gputax.stats.distributions import t_quantile
+from gputax.stats.estimates import UNBOUNDED_PERCENT, Unit, percent_interval
+from gputax.stats.inputs import FloatArray
+from gputax.stats.series import ROUNDING
+
+# Two repeats a side: t has one or two degrees of freedom, and if processes come in two speeds, each side misses one
+# of them every second time. docs/method.md has the numbers.
+FEWEST_REPEATS = 3
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """One value per repeat of one side."""
+
+    values: FloatArray
+    at_s: FloatArray | None = None
+    """When each repeat began; None if it is not known."""
+
+    @classmethod
+    def of(cls, values: Sequence[float], at_s: Sequence[float | None] = ()) -> Repeats:
+        """Return at least two values with their times, if all of them are known."""
+        if len(values) < 2:
+            raise ResultsError("one value has no spread", next_step="measure at least three repeats")
+        known = [when for when in at_s if when is not None]
+        return cls(np.array(values, dtype=np.float64), np.array(known) if len(known) == len(values) else None)
+
+    @property
+    def mean(self) -> float:
+        """The mean over the repeats."""
+        return float(self.values.mean())
+
+    @property
+    def se(self) -> float:
+        """The standard error of the mean; 0 if the repeats differ by no more than rounding."""
+        sd = float(self.values.std(ddof=1))
+        return 0.0 if sd <= ROUNDING * max(1.0, abs(self.mean)) else sd / math.sqrt(self.values.size)
+
+    def half_width(self, alpha: float) -> float:
+        """Return the distance from the mean to the one-sided bound of risk alpha."""
+        return t_quantile(1.0 - alpha, self.values.size - 1.0) * self.se
+
+
+@dataclass(frozen=True)
+class Trended:
+    """The difference between the sides beside a trend that both share."""
+
+    difference: float
+    se: float
+    degrees_of_freedom: float
+
+    def one_sided(self, alpha: float) -> Bounds:
+        """Return the lower and the upper bound, each with risk alpha on its own."""
+        reach = t_quantile(1.0 - alpha, self.degrees_of_freedom) * self.se
+        return self.difference - reach, self.difference + reach
+
+
+@dataclass(frozen=True)
+class RepeatedRatio:
+    """The overhead of the other side over the base in percent: the ratio of the means over the repeats."""
+
+    base: Repeats
+    other: Repeats
+    unit: Unit = "%"
+
+    @property
+    def value(self) -> float:
+        """The overhead in percent."""
+        return 100.0 * (self.other.mean / self.base.mean - 1.0)
+
+    def one_sided(self, alpha: float) -> Bounds:
+        """Return the lower and the upper bound in percent, each with risk alpha on its own."""
+        bounds = _fieller(self.base, self.other, alpha)
+        return bounds if self._trended is None else _outer(bounds, percent_interval(self._trended.one_sided(alpha)))
+
+    @cached_property
+    def _trended(self) -> Trended | None:
+        logs = [Repeats(np.log(side.values), side.at_s) for side in (self.base, self.other)]
+        return trended(logs[0], logs[1])
+
+
+@dataclass(frozen=True)
+class RepeatedGap:
+    """The difference of the means over the repeats, other minus base, in the unit of both."""
+
+    base: Repeats
+    other: Repeats
+    unit: Unit
+
+    @property
+    def value(self) -> float:
+        """The difference; positive is more."""
+        return self.other.mean - self.base.mean
+
+    def one_sided(self, alpha: float) -> Bounds:
+        """Return the lower and the upper bound, each with risk alpha on its own."""
+        se = math.hypot(self.base.se, self.other.se)
+        reach = t_quantile(1.0 - alpha, _welch_df(self.base, self.other, 1.0)) * se
+        bounds = self.value - reach, self.value + reach
+        return bounds if self._trended is None else _outer(bounds, self._trended.one_sided(alpha))
+
+    @cached_property
+    def _trended(self) -> Trended | None:
+        return trended(self.base, self.other)
+
+
+def trended(base: Repeats, other: Repeats) -> Trended | None:
+    """Return the difference beside a straight trend over the repeats; None if the order in time is not known.
+
+    The trend runs over the order of the repeats and not over the clock: a pause between the sides then counts as
+    one repeat, and a trend seen within minutes is not continued over days.
+    """
+    if base.at_s is None or other.at_s is None:
+        return None
+    values = np.concatenate((base.values, other.values))
+    order = np.argsort(np.argsort(np.concatenate((base.at_s, other.at_s)), kind="stable"), kind="stable")
+    side = np.concatenate((np.zeros(base.values.size), np.ones(other.values.size)))
+    design = np.column_stack((np.ones(values.size), order - order.mean(), side))
+    degrees_of_freedom = values.size - 3
+    if degrees_of_freedom < 1:
+        return None
+    inverse = np.linalg.inv(design.T @ design)
+    fitted = inverse @ design.T @ values
+    residual = values - design @ fitted
+    variance = float(residual @ residual) / degrees_of_freedom
+    return Trended(float(fitted[2]), math.sqrt(variance * float(inverse[2, 2])), float(degrees_of_freedom))
+
+
+def _fieller(base: Repeats, other: Repeats, alpha: float) -> Bounds:
+    """Solve (other - R base)^2 = t^2 (se_other^2 + R^2 se_base^2) for R, as percent."""
+    t = t_quantile(1.0 - alpha, _welch_df(base, other, other.mean / base.mean))
+    base_term = base.mean**2 - (t * base.se) ** 2
+    other_term = other.mean**2 - (t * other.se) ** 2
+    if base_term <= 0.0:
+        return UNBOUNDED_PERCENT
+    product = base.mean * other.mean
+    root = math.sqrt(max(0.0, product**2 - base_term * other_term))
+    return 100.0 * (max((product - root) / base_term, 0.0) - 1.0), 100.0 * ((product + root) / base_term - 1.0)
+
+
+def _welch_df(base: Repeats, other: Repeats, ratio: float) -> float:
+    """Return Welch's degrees of freedom for other - ratio base."""
+    a, b = (ratio * base.se) ** 2, other.se**2
+    if a + b == 0.0:
+        return float(base.values.size + other.values.size - 2)
+    return (a + b) ** 2 / (a**2 / (base.values.size - 1) + b**2 / (other.values.size - 1))
+
+
+def _outer(a: Bounds, b: Bounds) -> Bounds:
+    return min(a[0], b[0]), max(a[1], b[1])
