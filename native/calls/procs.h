@@ -16,4 +16,7 @@ struct proc {
 extern const struct proc procs[];
 extern const size_t procs_count;
 
+/* The version of the driver behind the library, or 0 where it is not known yet. */
+int procs_driver_version(void);
+
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "calls/procs.h"
 #include "device/device.h"
 #include "device/timeline.h"
 
@@ -67,6 +68,11 @@ CUresult cuInit(unsigned int flags)
     pthread_once(&once, open_device);
     __atomic_store_n(&asked_for, true, __ATOMIC_RELEASE);
     return opened;
+}
+
+int procs_driver_version(void)
+{
+    return DEVICE_DRIVER_VERSION;
 }
 
 CUresult cuDriverGetVersion(int *version)

@@ -182,6 +182,14 @@ CUresult vgpu_ask_inside(struct question *question)
     return result;
 }
 
+bool vgpu_cached(struct question *question)
+{
+    pthread_mutex_lock(&lock);
+    bool found = vgpu_cache_find(question);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 CUresult vgpu_ask(struct question *question)
 {
     CUresult result = enter(question->call == CALL_cuDriverGetVersion);

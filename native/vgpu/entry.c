@@ -1,4 +1,4 @@
-/* How a program finds its way in: cuInit, addresses by name and version, devices, error texts. */
+/* How a program finds its way in: cuInit, devices, error texts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,53 +37,12 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
     return CUDA_SUCCESS;
 }
 
-/* The newest form of a function that a program of this version knows; NULL if we do not have that form. */
-static const struct proc *find(const char *symbol, int version, bool per_thread, bool *known)
+/* That of the proxy's driver once it was asked for; a look-up alone does not connect. */
+int procs_driver_version(void)
 {
-    const struct proc *found = NULL;
-    *known = false;
-    for (size_t at = 0; at < procs_count; at++) {
-        if (strcmp(procs[at].name, symbol) != 0)
-            continue;
-        *known = true;
-        if (procs[at].since <= version && (found == NULL || procs[at].since > found->since))
-            found = &procs[at];
-    }
-    if (found != NULL && (version >= found->until || (per_thread && found->default_stream)))
-        return NULL;
-    return found;
-}
-
-CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
-                             CUdriverProcAddressQueryResult *status)
-{
-    if (symbol == NULL || function == NULL ||
-        flags > (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
-        return CUDA_ERROR_INVALID_VALUE;
-    bool known;
-    const struct proc *proc =
-        find(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, &known);
-    *function = proc != NULL ? proc->function : NULL;
-    if (status != NULL)
-        *status = proc != NULL ? CU_GET_PROC_ADDRESS_SUCCESS
-                  : known      ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
-                               : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    return proc != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
-}
-
-CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
-{
-    return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
-}
-
-/* The CUDA runtime asks for undocumented tables here and gives up without them: only the driver API is supported. */
-CUresult cuGetExportTable(const void **table, const CUuuid *id)
-{
-    (void)id;
-    if (table == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *table = NULL;
-    return CUDA_ERROR_NOT_FOUND;
+    struct cuDriverGetVersion_out out = {0};
+    struct question question = {.call = CALL_cuDriverGetVersion, .out = &out, .out_bytes = sizeof out};
+    return vgpu_cached(&question) ? (int)out.version : 0;
 }
 
 static CUresult words(CUresult error, const char **text, bool name)

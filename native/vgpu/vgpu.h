@@ -40,6 +40,9 @@ struct question {
 /* Sends the question and, unless it is posted, waits for its answer. */
 CUresult vgpu_ask(struct question *question);
 
+/* The answer of a cached call, if it was asked before; never connects. */
+bool vgpu_cached(struct question *question);
+
 /* The pieces of vgpu_ask, for calls with bulk bytes or with tables of their own. Everything between enter and leave is
  * under the process's one lock; enter connects if need be and fails without taking the lock. */
 CUresult vgpu_enter(void);

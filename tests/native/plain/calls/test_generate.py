@@ -78,7 +78,7 @@ def test_the_software_device_gets_the_prototype_and_the_address_from_the_same_en
     assert '{"cuStreamGetFlags", 5050, 1000000, true,' in texts["vgpu_procs.c"]
 
 
-def test_the_software_device_answers_with_the_newest_form_that_the_version_knows(tmp_path: Path) -> None:
+def test_a_look_up_answers_with_the_newest_form_that_the_version_knows(tmp_path: Path) -> None:
     program = """
 #include <stdio.h>
 #include "calls/procs.h"
@@ -86,6 +86,7 @@ def test_the_software_device_answers_with_the_newest_form_that_the_version_knows
 static int first, second;
 const struct proc procs[] = {{"cuThing", 3020, 11000, false, &first}, {"cuThing", 11000, 12000, false, &second}};
 const size_t procs_count = 2;
+int procs_driver_version(void) { return 0; }
 int main(void) {
     for (int version = 3000; version <= 12000; version += 3000) {
         void *found;
@@ -100,7 +101,7 @@ int main(void) {
     source.write_text(program, encoding="utf-8")
     assert generate.main([str(CALLS / "calls.toml"), str(tmp_path)]) == 0
     includes = [f"-I{NATIVE}", f"-I{NATIVE / 'include'}", f"-I{tmp_path}"]
-    sources = [str(source), str(NATIVE / "device/resolve.c")]
+    sources = [str(source), str(NATIVE / "calls/procs.c")]
     command = ["gcc", "-std=c11", *includes, "-o", str(tmp_path / "main"), *sources]
     subprocess.run(command, check=True)
     answers = subprocess.run([str(tmp_path / "main")], capture_output=True, text=True, check=True).stdout.split("\n")

@@ -60,28 +60,6 @@ def test_a_look_up_gives_the_newest_abi_that_the_caller_knows(
     assert look_up(library, name, version) == (0, wanted, 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "flags", "status"),
-    [
-        ("cuMemAllocManaged", 13000, 0, 1),
-        ("cuGraphCreate", 13000, 0, 1),
-        ("cuMemAlloc_v2", 13000, 0, 1),
-        ("nonsense", 13000, 0, 1),
-        ("cuMemAlloc", 3000, 0, 2),
-        ("cuLaunchKernelEx", 11000, 0, 2),
-        ("cuLaunchKernel", 13000, 2, 1),  # per-thread default streams
-    ],
-)
-def test_what_is_not_there_is_not_found(library: ctypes.CDLL, name: str, version: int, flags: int, status: int) -> None:
-    assert look_up(library, name, version, flags) == (500, None, status)
-
-
-def test_hidden_tables_are_not_found(library: ctypes.CDLL) -> None:
-    table, uuid = ctypes.c_void_p(1), (ctypes.c_char * 16)()
-    assert library.cuGetExportTable(ctypes.byref(table), uuid) == 500
-    assert table.value is None
-
-
 def test_only_the_driver_interface_is_exported(native_build: Path) -> None:
     command = ["nm", "-D", "--defined-only", str(native_build / "software" / "libcuda.so.1")]
     symbols = [line.split()[-1] for line in subprocess.check_output(command, text=True).splitlines()]
