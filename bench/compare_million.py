@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RunRecord
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.store import ResultDirectory
 
 SAMPLES = 1_000_000

@@ -31,7 +31,7 @@ from gputax.results.documents.comparison import (
 )
 from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RunRecord
 from gputax.results.files import write_text
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.store import ResultDirectory
 from gputax.stats.pairs import paired_estimate
 from gputax.stats.percentiles import percentile_table

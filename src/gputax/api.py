@@ -124,7 +124,7 @@ def run(
 
 def run_directory(cells: Sequence[Cell], out: StrPath | None) -> Path:
     """Return the directory of a run: `out`, else results/ENV-TIME, or the unfinished directory of the same plan."""
-    from gputax.results.kinds import RUN
+    from gputax.results.reading import RUN
     from gputax.results.store import default_directory
 
     cells = tuple(cells)
@@ -426,7 +426,7 @@ def share_directory(
     """Return the directory of an experiment: `out`, else results/share-PLACE-TIME, or this plan's unfinished one."""
     if out:
         return Path(out)
-    from gputax.results.kinds import SHARING
+    from gputax.results.reading import SHARING
     from gputax.results.store import default_directory
 
     name = plan.id

@@ -7,9 +7,8 @@ import io
 import os
 from pathlib import Path
 
-from gputax.deploy.benchmark_steps import BenchmarkChoices
 from gputax.deploy.cost import load_prices, spent
-from gputax.deploy.plan import Plan
+from gputax.deploy.plan import BenchmarkChoices, Plan
 from gputax.deploy.providers.current import CurrentChoices, current_plan
 from gputax.deploy.providers.gke import GkeChoices, default_image, gke_plan
 from gputax.deploy.state import State, StepRecord

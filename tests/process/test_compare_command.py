@@ -22,7 +22,7 @@ from gputax.cli.compare import compare as compare_verb
 from gputax.errors import ResultsError, UsageError
 from gputax.results.documents.comparison import Comparison
 from gputax.results.importers.pod_log import result_block
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.store import read_document
 
 Done = subprocess.CompletedProcess[str]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gputax.results.documents.run import RunRecord
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.store import read_document
 from tests.standins.started import STARTED, start, wait_for, workers_of
 

@@ -18,7 +18,7 @@ import pytest
 from gputax.environments.driver import native_directory
 from gputax.plan.micro import OPERATIONS
 from gputax.results.documents.comparison import Comparison
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.store import read_document, read_samples
 from tests.standins.started import workers_of
 

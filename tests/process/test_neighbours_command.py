@@ -28,7 +28,7 @@ from gputax.measure.view import SilentView
 from gputax.plan.cells import Setup
 from gputax.plan.techniques import TECHNIQUES, SharePlan, Technique
 from gputax.results.documents.sharing import SharingRecord
-from gputax.results.kinds import SHARING
+from gputax.results.reading import SHARING
 from gputax.results.store import read_document, read_samples
 from gputax.sharing.place import Say, Switched
 from tests.standins import control_groups

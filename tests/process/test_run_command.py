@@ -12,7 +12,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.store import read_document, read_samples
 from tests.standins.command import TINY_SUITE, run_gputax
 

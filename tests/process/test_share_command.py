@@ -16,7 +16,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from gputax.results.kinds import SHARING
+from gputax.results.reading import SHARING
 from gputax.results.store import read_document, read_samples
 from gputax.sharing.cpu_quota import PREFIX
 from tests.standins import control_groups

@@ -13,7 +13,7 @@ import gputax
 from gputax import api
 from gputax.errors import ResultsError, UsageError
 from gputax.results.documents.run import RunRecord
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.store import ResultDirectory
 from tests.builders.documents import record
 

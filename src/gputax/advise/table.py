@@ -17,7 +17,7 @@ from gputax.plan.techniques import TECHNIQUES, Technique
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.sharing import SharedCell, SharingRecord, TenantResult
 from gputax.results.importers.record_source import read_notice
-from gputax.results.kinds import SHARING
+from gputax.results.reading import SHARING
 from gputax.results.store import document_path, read_document
 from gputax.text import printable
 

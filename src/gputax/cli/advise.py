@@ -48,11 +48,11 @@ def advise(results: str, published: str, fit: str, as_json: bool, **question: An
 
     advice = api.advise(_source(results, published), fit_to=counts(fit, "fit") if fit else (), **question)
     if as_json:
-        from gputax.advise.document import advice_data
+        from gputax.report.advice import advice_data
 
         click.echo(json.dumps(advice_data(advice), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        from gputax.report.advice_tables import write_advice
+        from gputax.report.advice import write_advice
 
         write_advice(advice, sys.stdout)
     return EXIT_CODES[advice.meets]

@@ -115,7 +115,7 @@ def _refuse_options_of_others(context: click.Context, provider: str) -> None:
 
 def _choices(provider: str, chosen: dict[str, Any], dry_run: bool) -> dict[str, Any]:
     """Turn the command line into the recorded choices; refuse what cannot be before anything is asked of anyone."""
-    from gputax.deploy.benchmark_steps import BenchmarkChoices
+    from gputax.deploy.plan import BenchmarkChoices
     from gputax.deploy.providers.current import CurrentChoices
     from gputax.plan.workloads import WORKLOADS
 
@@ -145,8 +145,8 @@ def _cluster_named(context: str) -> tuple[str, str]:
 
 
 def _gke_choices(chosen: dict[str, Any], common: dict[str, Any], dry_run: bool) -> dict[str, Any]:
-    from gputax.deploy.benchmark_steps import BenchmarkChoices
     from gputax.deploy.cost import check_place, default_machine, full_accelerator, load_prices
+    from gputax.deploy.plan import BenchmarkChoices
     from gputax.deploy.providers.gke import NO_PROJECT, GkeChoices, check_names, default_image, find_project
     from gputax.deploy.tools import RealTools
 

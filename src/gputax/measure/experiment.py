@@ -12,7 +12,7 @@ from gputax.measure.view import RunView
 from gputax.plan.cells import Cell
 from gputax.plan.comparability import blocking_differences, conditions_of_fingerprint
 from gputax.results.documents.base import Failure
-from gputax.results.kinds import RUN, SHARING, AnyDocument, DocumentKind, Resumable
+from gputax.results.reading import RUN, SHARING, AnyDocument, DocumentKind, Resumable
 from gputax.results.store import ResultDirectory, now_text
 
 # Enough to recognise a different machine; everything else follows from these.

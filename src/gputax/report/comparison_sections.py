@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from gputax.report import wording
 from gputax.report.answers import LayerAnswer
-from gputax.report.charts.comparison import overhead_chart, pairs_chart
-from gputax.report.charts.waterfall import waterfall_chart
+from gputax.report.charts.comparison import overhead_chart, pairs_chart, waterfall_chart
 from gputax.report.comparison_tables import layers_table, metrics_table
 from gputax.report.fingerprints import flattened
 from gputax.report.grouping import Compared, Pair, by_cell, compared, headline_metric

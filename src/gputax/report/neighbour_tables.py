@@ -6,8 +6,15 @@ from dataclasses import replace
 
 from gputax.report import wording
 from gputax.report.model import Cell, Column, Table, text_cell
-from gputax.report.shared_points import Experiment, fails_by_nature, is_stand_in, neighbour_reason, technique_title
-from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, slowed
+from gputax.report.sharing_answers import (
+    NOT_DISTINGUISHABLE,
+    Experiment,
+    fails_by_nature,
+    is_stand_in,
+    neighbour_reason,
+    slowed,
+    technique_title,
+)
 from gputax.results.documents.sharing import IsolationRow, NeighbourRow, SharedFigure
 
 NEIGHBOUR_COLUMNS = (

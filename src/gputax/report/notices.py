@@ -10,7 +10,7 @@ from gputax.plan.notices import Notice, Remark, remarks
 from gputax.report import wording
 from gputax.report.grouping import run_labels
 from gputax.report.model import Fact
-from gputax.report.shared_points import (
+from gputax.report.sharing_answers import (
     cell_reasons,
     experiments_of,
     fails_by_nature,

@@ -12,8 +12,7 @@ from gputax.report.charts.overview import overview_chart
 from gputax.report.grouping import Measured
 from gputax.report.model import Chart, Fact, KeyNumber, Overview, OverviewRow
 from gputax.report.overview_layers import from_to, layer_numbers, layer_rows, layers_title
-from gputax.report.shared_points import Experiment, Point, technique_title
-from gputax.report.sharing_answers import at_most_tenants, slower
+from gputax.report.sharing_answers import Experiment, Point, at_most_tenants, slower, technique_title
 from gputax.report.sources import ComparisonSource
 from gputax.results.documents.sharing import SharedRow
 

@@ -11,7 +11,7 @@ from gputax.report.charts.sharing import AGGREGATE, JAIN, MEAN, P99, Measure, ne
 from gputax.report.fingerprints import flattened
 from gputax.report.model import Cell, Chart, Column, Section, Table, notes_once, text_cell
 from gputax.report.neighbour_tables import isolation_table, neighbours_table
-from gputax.report.shared_points import Experiment, cell_reasons, is_stand_in, technique_title
+from gputax.report.sharing_answers import Experiment, cell_reasons, is_stand_in, technique_title
 from gputax.report.sharing_tables import (
     answer_table,
     fairness_table,

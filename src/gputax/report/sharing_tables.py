@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from gputax.report import wording
 from gputax.report.model import Cell, Column, Table, text_cell
-from gputax.report.shared_points import Experiment, Point, is_stand_in
-from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, at_most_tenants, ranked
+from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, Experiment, Point, at_most_tenants, is_stand_in, ranked
 from gputax.results.documents.sharing import SharedFigure, SharedRow
 from gputax.text import digits, percent
 

@@ -21,8 +21,7 @@ from gputax.results.documents.comparison import COMPARISON_NAME, RESOLUTION_NAME
 from gputax.results.documents.run import RECORD_NAME, Benchmark, RepeatedBenchmark, RunRecord
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
 from gputax.results.importers.source import UNKNOWN
-from gputax.results.kinds import COMPARISON, RESOLUTION, RUN, SHARING
-from gputax.results.reading import checked, read_json
+from gputax.results.reading import COMPARISON, RESOLUTION, RUN, SHARING, checked, read_json
 from gputax.results.store import file_inside, read_document, read_samples
 
 MAGIC = b"PAR1"

@@ -31,7 +31,6 @@ from gputax.report.run import (
     telemetry_section,
     throughput_section,
 )
-from gputax.report.shared_points import Experiment, experiments_of, techniques_of
 from gputax.report.sharing import (
     answer_chart,
     heat_maps,
@@ -41,7 +40,7 @@ from gputax.report.sharing import (
     tenants_section,
 )
 from gputax.report.sharing import evidence_table as sharing_evidence
-from gputax.report.sharing_answers import sharing_answers, sharing_question
+from gputax.report.sharing_answers import Experiment, experiments_of, sharing_answers, sharing_question, techniques_of
 from gputax.report.sharing_tables import answer_table as sharing_table
 from gputax.report.side_by_side import NAME as SIDE_BY_SIDE
 from gputax.report.sources import Sources, cleaned, comparison_source

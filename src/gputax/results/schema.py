@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gputax.results.kinds import COMPARISON, RUN, SHARING, DocumentKind
+from gputax.results.reading import COMPARISON, RUN, SHARING, DocumentKind
 
 KINDS: tuple[DocumentKind[Any], ...] = (RUN, COMPARISON, SHARING)
 SCHEMAS = {kind.file_name.removesuffix(".json"): kind for kind in KINDS}

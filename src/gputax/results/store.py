@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from gputax.errors import PreflightError, ResultsError
 from gputax.results.files import disk_error, probe_directory, replacing, write_text
-from gputax.results.kinds import AnyDocument, DocumentKind, Resumable
-from gputax.results.reading import checked, read_json
+from gputax.results.reading import AnyDocument, DocumentKind, Resumable, checked, read_json
 from gputax.text import printable
 
 

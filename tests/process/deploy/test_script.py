@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gputax.deploy.benchmark_steps import BenchmarkChoices
 from gputax.deploy.cost import load_prices
-from gputax.deploy.plan import Answer, Command, Plan, RunCommands
+from gputax.deploy.plan import Answer, BenchmarkChoices, Command, Plan, RunCommands
 from gputax.deploy.providers.gke import GkeChoices, default_image, gke_plan
 from gputax.report.deployments import script_text
 

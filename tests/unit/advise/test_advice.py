@@ -7,12 +7,12 @@ import json
 import pytest
 
 from gputax.advise.advice import Advice, advise
-from gputax.advise.document import ADVICE_SCHEMA_VERSION, advice_data
 from gputax.advise.rows import Row
 from gputax.advise.table import from_record, published_table
 from gputax.advise.targets import Question, parse_targets
 from gputax.advise.wording import answer, model_lines, notes
 from gputax.errors import ResultsError, UsageError
+from gputax.report.advice import ADVICE_SCHEMA_VERSION, advice_data
 from gputax.results.documents.sharing import SharedCell
 from tests.builders.sharing_records import cell, cells, contention, partition, record, turns
 

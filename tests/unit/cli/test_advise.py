@@ -12,7 +12,7 @@ from gputax.advise.table import from_record, published_table
 from gputax.advise.targets import Question, parse_targets
 from gputax.cli.advise import advise as advise_verb
 from gputax.errors import ResultsError, UsageError
-from gputax.report.advice_tables import shown_rows, write_advice
+from gputax.report.advice import shown_rows, write_advice
 from tests.builders.sharing_records import CPU, cell, cells, contention, partition, record, turns
 
 

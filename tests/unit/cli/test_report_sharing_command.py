@@ -13,7 +13,7 @@ from gputax.cli.report import report
 from gputax.results.documents.comparison import COMPARISON_NAME
 from gputax.results.documents.sharing import SHARING_NAME
 from gputax.results.files import write_text
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.store import ResultDirectory
 from tests.builders.documents import CPU, benchmark, columns, comparison, record
 from tests.builders.shared_documents import GPU, gpu_record, neighbours_record, sharing_record

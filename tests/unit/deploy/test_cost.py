@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gputax.deploy.benchmark_steps import BenchmarkChoices
 from gputax.deploy.cost import check_place, expected, load_prices, spent
-from gputax.deploy.plan import Plan
+from gputax.deploy.plan import BenchmarkChoices, Plan
 from gputax.deploy.providers.gke import GkeChoices, gke_plan
 from gputax.errors import UsageError
 

@@ -15,7 +15,7 @@ from gputax.measure.view import SilentView
 from gputax.plan.cells import Cell, Setup
 from gputax.results.documents.base import Failure
 from gputax.results.documents.sharing import SharingRecord
-from gputax.results.kinds import COMPARISON, RUN, SHARING
+from gputax.results.reading import COMPARISON, RUN, SHARING
 from gputax.results.store import ResultDirectory, read_document
 
 CELL = Cell(Setup("resnet50"), "saturate", 1)

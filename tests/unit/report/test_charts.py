@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from gputax.report.charts.comparison import MOST_POINTS, overhead_chart, pairs_chart
+from gputax.report.charts.comparison import MOST_POINTS, overhead_chart, pairs_chart, waterfall_chart
 from gputax.report.charts.run import latency_chart, telemetry_chart, throughput_chart
 from gputax.report.charts.theme import PALETTE, colour, series_scales
-from gputax.report.charts.waterfall import waterfall_chart
 from gputax.report.grouping import Compared, chart_groups, curves_of, measured_cells
 from gputax.report.layers import waterfalls
 from gputax.report.story import build_report

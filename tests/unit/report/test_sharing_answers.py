@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from gputax.report.model import Fact
-from gputax.report.shared_points import experiments_of
-from gputax.report.sharing_answers import at_most_tenants, ranked, sharing_answers
+from gputax.report.sharing_answers import at_most_tenants, experiments_of, ranked, sharing_answers
 from gputax.report.sources import Sources
 from gputax.report.story import build_report
 from gputax.results.documents.base import Failure

@@ -11,7 +11,7 @@ import pytest
 
 from gputax.report.charts.sharing import AGGREGATE, JAIN, MEAN, P99, STEPS, neighbours_chart, tenants_chart
 from gputax.report.charts.theme import PALETTE, SHAPES, colour
-from gputax.report.shared_points import Experiment, experiments_of, techniques_of
+from gputax.report.sharing_answers import Experiment, experiments_of, techniques_of
 from gputax.report.story import build_report
 from gputax.report.svg import inline_svg
 from gputax.results.documents.sharing import SharedFigure, SharingRecord

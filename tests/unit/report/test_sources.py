@@ -17,7 +17,7 @@ from gputax.report.story import build_report, report_on
 from gputax.results.documents.comparison import COMPARISON_NAME, RESOLUTION_NAME, Resolution
 from gputax.results.documents.run import RECORD_NAME
 from gputax.results.files import write_text
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.store import ResultDirectory
 from tests.builders.documents import (
     CPU,

@@ -9,7 +9,7 @@ import pytest
 
 from gputax.errors import ResultsError
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord
-from gputax.results.kinds import SHARING
+from gputax.results.reading import SHARING
 from gputax.results.store import ResultDirectory, default_directory, read_document
 
 

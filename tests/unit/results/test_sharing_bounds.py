@@ -13,7 +13,7 @@ from gputax.report.sources import SharingSource, Sources, read_sources
 from gputax.report.story import build_report
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord, refuse_nonsense
 from gputax.results.files import write_text
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.store import ResultDirectory
 from tests.builders.documents import columns
 from tests.builders.shared_documents import (

@@ -14,7 +14,7 @@ from gputax.measure.run.documents import empty_record
 from gputax.plan.cells import Cell, Setup
 from gputax.results.documents.run import RECORD_NAME, RunRecord
 from gputax.results.files import probe_directory, write_text
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.schema import SCHEMAS, schema_text
 from gputax.results.store import ResultDirectory, default_directory, read_document, read_samples
 

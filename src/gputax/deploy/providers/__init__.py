@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gputax.deploy.benchmark_steps import BenchmarkChoices
 from gputax.deploy.cost import load_prices
-from gputax.deploy.plan import Plan
+from gputax.deploy.plan import BenchmarkChoices, Plan
 from gputax.deploy.providers.current import CurrentChoices, current_plan
 from gputax.deploy.providers.gke import GkeChoices, gke_plan
 from gputax.deploy.state import Deployment, State, find_deployment

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputax.deploy.benchmark_steps import BenchmarkChoices, benchmark_steps, gpu_resource
 from gputax.deploy.gpu_nodes import PLUGIN_VERSION, plugin_daemon_set
-from gputax.deploy.plan import ApplyObjects, AwaitGpus, GpusAllocatable, Plan, Rate, Step
+from gputax.deploy.plan import (
+    ApplyObjects,
+    AwaitGpus,
+    BenchmarkChoices,
+    GpusAllocatable,
+    Plan,
+    Rate,
+    Step,
+    benchmark_steps,
+    gpu_resource,
+)
 
 PLUGIN_LIMIT_S = 180.0
 PENDING_LIMIT_S = 300.0

@@ -8,9 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputax.deploy.benchmark_steps import BenchmarkChoices, benchmark_steps, job_name
 from gputax.deploy.cost import Prices
-from gputax.deploy.plan import Answer, Command, FileExists, Plan, RunCommands, Step
+from gputax.deploy.plan import (
+    Answer,
+    BenchmarkChoices,
+    Command,
+    FileExists,
+    Plan,
+    RunCommands,
+    Step,
+    benchmark_steps,
+    job_name,
+)
 from gputax.deploy.tools import Tools, require_program, useful_line
 from gputax.errors import PreflightError, UsageError
 

@@ -32,7 +32,7 @@ from gputax.places import Places
 from gputax.plan.cells import Cell, LoadPlan
 from gputax.plan.comparability import Purpose, blocking_differences, conditions_of_facts
 from gputax.results.documents.comparison import Comparison, Resolution
-from gputax.results.kinds import COMPARISON
+from gputax.results.reading import COMPARISON
 from gputax.stats.stopping import StopDecision, StopRule
 
 # Near saturation any disturbance builds a queue, so both sides run at half the capacity of the slower one.

@@ -29,7 +29,7 @@ from gputax.plan.neighbours import AggressorKind, checked_kinds, checked_victim
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, SharePlan, Technique
 from gputax.results.documents.sharing import SharingRecord
-from gputax.results.kinds import SHARING
+from gputax.results.reading import SHARING
 from gputax.sharing.place import SharedPlace
 
 ISOLATION = "isolation"

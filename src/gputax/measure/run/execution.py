@@ -18,9 +18,9 @@ from gputax.plan.cells import Cell, Repetition, plan_id, repetitions
 from gputax.plan.driver import driver_choice, share_a_worker
 from gputax.plan.options import EnvironmentOptions
 from gputax.results.documents.run import Benchmark, RunRecord
-from gputax.results.kinds import RUN
 from gputax.results.micro_text import FILE_NAME as MICRO_TEXT
 from gputax.results.micro_text import micro_text
+from gputax.results.reading import RUN
 from gputax.results.store import now_text
 
 

@@ -25,8 +25,7 @@ from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
 from gputax.results.documents.base import with_notices
 from gputax.results.documents.sharing import SharedCell, SharingRecord
-from gputax.results.kinds import SHARING
-from gputax.results.reading import read_json
+from gputax.results.reading import SHARING, read_json
 from gputax.results.store import now_text
 from gputax.sharing.place import SharedPlace, Switched
 

@@ -10,8 +10,7 @@ from typing import Any
 from gputax.report import wording
 from gputax.report.charts.theme import axis, colour, framed, series_scales, series_shapes
 from gputax.report.model import Spec
-from gputax.report.shared_points import Experiment, neighbour_reason, technique_title
-from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, slowed
+from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, Experiment, neighbour_reason, slowed, technique_title
 from gputax.results.documents.sharing import NeighbourRow, SharedFigure, SharedRow
 
 # Points with the same number of tenants are drawn side by side: their intervals would overlap.

@@ -10,8 +10,7 @@ from gputax.results.documents.run import RunRecord
 from gputax.results.importers.place import Place, without_prefix
 from gputax.results.importers.record_source import source_of_record
 from gputax.results.importers.source import Source
-from gputax.results.kinds import RUN
-from gputax.results.reading import checked, parse_json
+from gputax.results.reading import RUN, checked, parse_json
 
 BEGIN = "----- gputax result begin -----"
 END = "----- gputax result end -----"

@@ -7,8 +7,7 @@ from gputax.results.documents.run import RECORD_NAME
 from gputax.results.importers.place import Place
 from gputax.results.importers.record_source import source_of_record
 from gputax.results.importers.source import Source
-from gputax.results.kinds import RUN
-from gputax.results.reading import checked
+from gputax.results.reading import RUN, checked
 
 
 def record_place(place: Place) -> Place | None:

@@ -1,4 +1,4 @@
-"""The tenant: constant inferences on a device that others may use too, counted as they happen."""
+"""The tenant: constant inferences, in a closed loop or at Poisson arrivals, on a device that others may use too."""
 
 from __future__ import annotations
 
@@ -7,21 +7,81 @@ import sys
 import time
 import traceback
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gputax.errors import EngineError
 from gputax.plan.cells import Setup
+from gputax.worker.engines.engine import Engine
 from gputax.worker.halt import Halt
-from gputax.worker.loads import closed_loop, open_loop
+from gputax.worker.loads import closed_loop
+from gputax.worker.loads.closed_loop import Observe
 from gputax.worker.loads.recording import quiet_interpreter
 from gputax.worker.preparation import Prepared, prepare
+from gputax.worker.samples import SampleArea
 from gputax.worker.tenant.info import pod_name, tenant_labels
 from gputax.worker.tenant.tally import Tally
 
 if TYPE_CHECKING:
     from gputax.worker.tenant.metrics import TenantMetrics
+
+DRAWN_AT_ONCE = 1024
+WaitUntil = Callable[[int], bool]
+"""Wait for this time of the performance counter; False means stop."""
+
+
+def arrivals_ns(rate_per_s: float, seed: Sequence[int], start_ns: int) -> Iterator[int]:
+    """Yield the endless arrival times of a Poisson process; the same seed gives the same gaps."""
+    generator = np.random.default_rng(list(seed))
+    last_ns = float(start_ns)
+    while True:
+        times_ns = last_ns + np.cumsum(generator.exponential(1e9 / rate_per_s, DRAWN_AT_ONCE))
+        last_ns = float(times_ns[-1])
+        yield from (int(time_ns) for time_ns in times_ns)
+
+
+def serve_arrivals(
+    engine: Engine,
+    area: SampleArea,
+    batch: int,
+    arrivals: Iterator[int],
+    wait_until: WaitUntil,
+    observe: Observe,
+    failed: Callable[[Exception], None],
+) -> int:
+    """Serve one request after the other and return how many were still waiting at the end.
+
+    Latency counts from the scheduled arrival. Counted from the start of the run, a device that stalls would hide the
+    requests that queued behind it (coordinated omission).
+    """
+    clock, run = time.perf_counter_ns, engine.run
+    last_first = max(area.count - batch, 0)
+    position = 0
+    for scheduled_ns in arrivals:
+        if not wait_until(scheduled_ns):
+            return _due(scheduled_ns, arrivals, clock())
+        try:
+            run(position, batch)
+            end_ns = clock()
+        except Exception as error:
+            failed(error)
+        else:
+            observe(end_ns - scheduled_ns)
+        position = position + batch if position + batch <= last_first else 0
+    return 0
+
+
+def _due(first_ns: int, arrivals: Iterator[int], now_ns: int) -> int:
+    """Count the requests that had arrived by now, the first included."""
+    due, next_ns = 0, first_ns
+    while next_ns <= now_ns:
+        due += 1
+        next_ns = next(arrivals)
+    return due
+
 
 Say = Callable[[str], None]
 WARM_UP_RUNS = 3
@@ -148,10 +208,8 @@ def _infer(prepared: Prepared, plan: TenantPlan, tally: Tally, course: Course, h
     if not plan.rate_per_s:
         closed_loop.endless(prepared.engine, prepared.area, batch, going, observe, failures.add)
         return
-    arrivals = open_loop.arrivals_ns(plan.rate_per_s, arrival_seed(plan.setup.seed, pod_name()), course.started_ns)
-    course.unserved = open_loop.serve_arrivals(
-        prepared.engine, prepared.area, batch, arrivals, wait_until, observe, failures.add
-    )
+    arrivals = arrivals_ns(plan.rate_per_s, arrival_seed(plan.setup.seed, pod_name()), course.started_ns)
+    course.unserved = serve_arrivals(prepared.engine, prepared.area, batch, arrivals, wait_until, observe, failures.add)
 
 
 def arrival_seed(seed: int, pod: str) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from gputax.plan.cells import Setup
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import ShareCell, SharePlan, Technique
 from gputax.results.documents.sharing import CrossCheck, SharingRecord
-from gputax.results.kinds import SHARING
+from gputax.results.reading import SHARING
 from gputax.results.store import read_document, read_samples
 from gputax.sharing.place import Say, Switched, Tenant
 from tests.builders.shared_cells import measurement

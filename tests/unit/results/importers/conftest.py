@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gputax.results.documents.run import RECORD_NAME
-from gputax.results.kinds import RUN
+from gputax.results.reading import RUN
 from gputax.results.store import ResultDirectory
 
 BENCHMARK: dict[str, Any] = {

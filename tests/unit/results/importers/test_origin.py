@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputax.errors import UsageError
-from gputax.results.importers.detect import read_source
-from gputax.results.importers.origin import date_in
+from gputax.results.importers.detect import date_in, read_source
 
 MakeRun = Callable[..., Path]
 

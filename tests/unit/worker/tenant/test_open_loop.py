@@ -12,8 +12,8 @@ import pytest
 
 from gputax.errors import EngineError
 from gputax.worker.loads.closed_loop import endless
-from gputax.worker.loads.open_loop import arrivals_ns, serve_arrivals
 from gputax.worker.samples import SampleArea
+from gputax.worker.tenant.client import arrivals_ns, serve_arrivals
 
 AREA = SampleArea({"none": np.zeros((4, 1), dtype=np.int8)}, 2)
 
