@@ -2,6 +2,7 @@
 #ifndef GPUTAX_TESTS_WIRE_CASES_H
 #define GPUTAX_TESTS_WIRE_CASES_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,7 +17,11 @@ struct wire_case {
 
 extern const struct wire_case traffic_cases[], end_cases[], hostile_cases[], handshake_cases[];
 
-/* Ends this process with the place and the reason when `condition` is false. */
+/* Ends the case with this signal, which the process of the other end sends when its own check fails: the case may wait
+ * for something that now never comes. */
+enum { OTHER_END_FAILED = SIGUSR1 };
+
+/* Ends this process, and the case that it belongs to, with the place and the reason when `condition` is false. */
 #define CHECK(condition, ...) \
     do { \
         if (!(condition)) \

@@ -19,6 +19,8 @@ void check_failed(const char *file, int line, const char *what, const char *form
     fprintf(stderr, "\n");
     va_end(arguments);
     fflush(stderr);
+    if (getpgrp() != getpid()) /* not the case itself, which leads its group */
+        kill(getpgrp(), OTHER_END_FAILED);
     _exit(1);
 }
 

@@ -32,6 +32,17 @@ def test_a_transport_conforms(wire_programs: Path, transport: str) -> None:
     assert len(lines) > 20, "cases are missing"
 
 
+def test_a_check_that_fails_at_the_other_end_ends_its_case_at_once(wire_programs: Path) -> None:
+    done = subprocess.run(
+        [wire_programs / "wire_conformance", "--failing"], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("not ok") and "a check failed at the other end" in line for line in lines)
+    assert done.stderr.count("on purpose") == 2
+
+
 def test_no_wake_up_is_lost(wire_programs: Path) -> None:
     seen = json.loads(run(wire_programs / "wait_stress", "2"))
     assert seen["sleeps"] > 100
