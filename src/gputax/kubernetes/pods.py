@@ -14,7 +14,7 @@ from typing import Any
 from gputax.errors import GputaxError
 from gputax.kubernetes.client import Cluster
 from gputax.kubernetes.objects import APP, RUN_LABEL, Manifest, PodPlan, labels, pod
-from gputax.kubernetes.watch import PodWatch, Say, death_words, state_of
+from gputax.kubernetes.watch import Clock, PodWatch, Say, death_words, state_of
 
 GONE_TIMEOUT_S = 30.0
 DELETE_GRACE_S = 2
@@ -33,9 +33,10 @@ class ReadyPod:
 class RunPods:
     """All pods of a run in one namespace of one cluster, followed by one watch."""
 
-    def __init__(self, context: str, namespace: str, say: Say, run_id: str = "") -> None:
+    def __init__(self, context: str, namespace: str, say: Say, run_id: str = "", clock: Clock | None = None) -> None:
         self.cluster = Cluster(context, namespace)
         self.run_id = run_id or new_run_id()
+        self.clock = clock or Clock()
         self._say = say
         self._watch: PodWatch | None = None
         self._ready: dict[str, ReadyPod] = {}
@@ -122,7 +123,8 @@ class RunPods:
     def _watching(self) -> PodWatch:
         if self._watch is None:
             self._remove_finished()
-            self._watch = PodWatch(self.cluster, {"app.kubernetes.io/managed-by": APP, RUN_LABEL: self.run_id})
+            ours = {"app.kubernetes.io/managed-by": APP, RUN_LABEL: self.run_id}
+            self._watch = PodWatch(self.cluster, ours, self.clock)
         return self._watch
 
     def _remove_finished(self) -> None:

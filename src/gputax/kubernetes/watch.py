@@ -117,13 +117,31 @@ def event_words(events: list[Manifest]) -> str:
     return f"{last.get('reason')}: {last.get('message')}"
 
 
+class Clock:
+    """The time of everything that waits for a cluster; tests have one that passes without waiting."""
+
+    def now_s(self) -> float:
+        """Return seconds since some moment."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much time pass."""
+        time.sleep(seconds)
+
+    def wait_for(self, changed: threading.Condition, answer: Callable[[], object], seconds: float) -> None:
+        """Wait until `answer` is true, for at most so long; the caller holds `changed`."""
+        changed.wait_for(answer, max(0.0, seconds))
+
+
 class PodWatch:
     """Follows all pods with a run's label in one thread and one request."""
 
-    def __init__(self, cluster: Cluster, labels: Mapping[str, str]) -> None:
+    def __init__(self, cluster: Cluster, labels: Mapping[str, str], clock: Clock | None = None) -> None:
         self._cluster = cluster
         self._labels = dict(labels)
+        self._clock = clock or Clock()
         self._changed = threading.Condition()
+        self._changes = 0
         self._pods: dict[str, tuple[str, Manifest]] = {}
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._follow, name="pod-watch", daemon=True)
@@ -137,7 +155,7 @@ class PodWatch:
 
     def wait_ready(self, name: str, timeout_s: float, say: Say) -> Manifest:
         """Wait until the pod is ready; raise with the cluster's reason if it never will be."""
-        started = time.monotonic()
+        started = self._clock.now_s()
         said, looked_at = "", ""
         while True:
             event, pod = self._wait_for_change(name, said, started + timeout_s)
@@ -148,7 +166,7 @@ class PodWatch:
                 return pod
             if state.phase in ("stuck", "ended"):
                 raise self._never(name, state)
-            waited_s = time.monotonic() - started
+            waited_s = self._clock.now_s() - started
             if state.words != said:
                 say(f"pod {name}: {state.words}")
                 said = state.words
@@ -171,16 +189,16 @@ class PodWatch:
 
     def wait_gone(self, name: str, timeout_s: float) -> bool:
         """Wait until the pod no longer exists; return False on timeout."""
-        deadline = time.monotonic() + timeout_s
+        deadline = self._clock.now_s() + timeout_s
         while True:
             with self._changed:
                 seen = self._pods.get(name)
                 if seen is not None and seen[0] == "DELETED":
                     return True
-                left_s = deadline - time.monotonic()
+                left_s = deadline - self._clock.now_s()
                 if left_s <= 0 or self._failure is not None:
                     return False
-                self._changed.wait(min(left_s, left_s if seen else UNSEEN_S))
+                self._wait(left_s if seen else min(left_s, UNSEEN_S))
                 unseen = name not in self._pods
             # If it was deleted before the watch saw it, the watch never reports it.
             if unseen and self._forgotten(name):
@@ -188,15 +206,15 @@ class PodWatch:
 
     def wait_for(self, name: str, question: Callable[[str, Manifest], str], seconds: float) -> str:
         """Wait until `question` has an answer about the pod, for at most `seconds`; return the answer."""
-        deadline = time.monotonic() + seconds
+        deadline = self._clock.now_s() + seconds
         with self._changed:
             while True:
                 seen = self._pods.get(name)
                 words = question(*seen) if seen else ""
-                left_s = deadline - time.monotonic()
+                left_s = deadline - self._clock.now_s()
                 if words or left_s <= 0 or self._failure is not None:
                     return words
-                self._changed.wait(left_s)
+                self._wait(left_s)
 
     def close(self) -> None:
         """Stop following; the thread ends with the client's connections."""
@@ -207,22 +225,29 @@ class PodWatch:
         with self._changed:
             seen = self._pods.get(name)
             if seen is None or (state_of(seen[1]).words == said and seen[0] != "DELETED"):
-                self._changed.wait(min(1.0, max(0.05, deadline - time.monotonic())))
+                self._wait(min(1.0, max(0.05, deadline - self._clock.now_s())))
             if self._failure is not None:
                 raise self._failure
             return self._pods.get(name) or ("", {})
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for any news; the caller holds the condition."""
+        before = self._changes
+        self._clock.wait_for(self._changed, lambda: self._changes > before, seconds)
 
     def _follow(self) -> None:
         try:
             for event, pod in self._cluster.watch("Pod", labels=self._labels):
                 with self._changed:
                     self._pods[str(pod["metadata"]["name"])] = (event, pod)
+                    self._changes += 1
                     self._changed.notify_all()
                 if self._closed:
                     return
         except BaseException as error:
             with self._changed:
                 self._failure = error
+                self._changes += 1
                 self._changed.notify_all()
 
     def _forgotten(self, name: str) -> bool:

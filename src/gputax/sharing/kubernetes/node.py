@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import time
 from collections.abc import Callable
 
 from gputax.errors import GputaxError, PreflightError
@@ -13,7 +12,7 @@ from gputax.kubernetes.client import Cluster
 from gputax.kubernetes.nodes import MIG_STATE_LABEL, NodeFacts, node_facts, quantity
 from gputax.kubernetes.objects import APP, PROXY_SIZE, ROLE_LABEL, Manifest, Size
 from gputax.kubernetes.pods import as_yaml
-from gputax.kubernetes.watch import Say, state_of
+from gputax.kubernetes.watch import Clock, Say, state_of
 from gputax.plan.options import EnvironmentOptions
 from gputax.sharing.flavours import flavour_of, offer_for
 from gputax.sharing.kubernetes.claim import BEFORE, NodeClaim
@@ -28,8 +27,8 @@ FIRST_NEWS_S = 30.0
 class NodeWatch:
     """Follows a node in one thread and one request, which ends with the client's connections."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        self.name = name
+    def __init__(self, cluster: Cluster, name: str, clock: Clock) -> None:
+        self.name, self._clock = name, clock
         self._cluster = cluster
         self._changed = threading.Condition()
         self._seen: list[NodeFacts] = []
@@ -59,10 +58,10 @@ class NodeWatch:
 
         `missing` checks the state at `since` and every later one, and may raise to give up.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = self._clock.now_s() + timeout_s
         looked_at, said = since - 1, ""
         while True:
-            fresh = self._after(looked_at, deadline - time.monotonic())
+            fresh = self._after(looked_at, deadline - self._clock.now_s())
             if not fresh:
                 return said
             for node in fresh:
@@ -76,7 +75,7 @@ class NodeWatch:
 
     def _after(self, position: int, timeout_s: float) -> list[NodeFacts]:
         with self._changed:
-            self._changed.wait_for(lambda: len(self._seen) > position or self._failure, max(0.0, timeout_s))
+            self._clock.wait_for(self._changed, lambda: len(self._seen) > position or self._failure, timeout_s)
             if self._failure is not None:
                 raise self._failure
             return self._seen[position:]
@@ -250,7 +249,7 @@ class SharingNode:
 
     def _watch(self, name: str) -> NodeWatch:
         if name not in self._watches:
-            self._watches[name] = NodeWatch(self._cluster, name)
+            self._watches[name] = NodeWatch(self._cluster, name, self._pods.clock)
         return self._watches[name]
 
     def _never(self, node: NodeFacts, offer: Offer, words: str) -> PreflightError:

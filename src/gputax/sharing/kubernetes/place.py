@@ -15,6 +15,7 @@ from gputax.environments.kubernetes import Kubernetes, KubernetesProxy
 from gputax.errors import GputaxError, PreflightError, UsageError
 from gputax.kubernetes.nodes import NodeFacts
 from gputax.kubernetes.pods import uninterrupted
+from gputax.kubernetes.watch import Clock
 from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice
 from gputax.plan.engines import waiting_passively
@@ -32,10 +33,10 @@ class KubernetesShared:
 
     name = "k8s"
 
-    def __init__(self, options: EnvironmentOptions, say: Say = lambda text: None) -> None:
+    def __init__(self, options: EnvironmentOptions, say: Say = lambda text: None, clock: Clock | None = None) -> None:
         self._options = options
         self._say = say
-        self._pods = TenantPods(options.context, options.namespace, say)
+        self._pods = TenantPods(options.context, options.namespace, say, clock=clock)
         self._node = SharingNode(self._pods, options)
         self._switched: tuple[str, int] | None = None
         self._environments: dict[tuple[str, int, Setup], Kubernetes] = {}

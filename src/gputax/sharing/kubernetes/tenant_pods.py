@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, replace
 
 from gputax.errors import Interrupted, PreflightError
 from gputax.kubernetes.objects import APP, ROLE_LABEL, RUN_LABEL, Manifest, PodPlan, Size
 from gputax.kubernetes.pods import DELETE_GRACE_S, GONE_TIMEOUT_S, ReadyPod, RunPods, uninterrupted
-from gputax.kubernetes.watch import PodWatch, Say
+from gputax.kubernetes.watch import Clock, PodWatch, Say
 from gputax.sharing.offer import Offer
 from gputax.worker.tenant.info import IMAGE_VARIABLE, PORT_VARIABLE, TECHNIQUE_VARIABLE
 
@@ -23,8 +22,8 @@ ADMISSION_GRACE_S = 30.0
 class TenantPods(RunPods):
     """RunPods for several threads: unique names, a single watch, and no new pods once closing has begun."""
 
-    def __init__(self, context: str, namespace: str, say: Say, run_id: str = "") -> None:
-        super().__init__(context, namespace, say, run_id)
+    def __init__(self, context: str, namespace: str, say: Say, run_id: str = "", clock: Clock | None = None) -> None:
+        super().__init__(context, namespace, say, run_id, clock)
         self._making = threading.RLock()
         self._of_plan: dict[str, threading.Lock] = {}
         self._count = 0
@@ -35,15 +34,15 @@ class TenantPods(RunPods):
         with self._making:
             lock = self._of_plan.setdefault(repr(plan), threading.Lock())
         with lock:
-            deadline = time.monotonic() + min(timeout_s, ADMISSION_GRACE_S)
+            deadline = self.clock.now_s() + min(timeout_s, ADMISSION_GRACE_S)
             while True:
                 try:
                     return super().ready(plan, timeout_s)
                 except PreflightError as error:
-                    if REFUSED_AT_THE_NODE not in error.what or time.monotonic() > deadline or self._ended:
+                    if REFUSED_AT_THE_NODE not in error.what or self.clock.now_s() > deadline or self._ended:
                         raise
                 self._say("the node's devices were changing; creating the pod again")
-                time.sleep(1)
+                self.clock.sleep(1)
 
     def empty(self) -> None:
         """Delete all pods of the run and wait until they are gone, because a GPU in use cannot be switched."""

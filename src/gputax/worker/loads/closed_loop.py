@@ -15,6 +15,7 @@ COLUMNS = ("start_ns", "end_ns", "samples")
 MAX_ROWS = 4_000_000
 Observe = Callable[[int], None]
 """Called with the nanoseconds of each run, after it was recorded."""
+ClockNs = Callable[[], int]
 
 
 def recording_for(load: Load) -> Recording:
@@ -51,9 +52,10 @@ def endless(
     going: Callable[[], bool],
     observe: Observe,
     failed: Callable[[Exception], None],
+    clock: ClockNs = time.perf_counter_ns,
 ) -> None:
     """Run batches while `going` returns true; `failed` is called for a run that raises, and may raise to stop."""
-    clock, run = time.perf_counter_ns, engine.run
+    run = engine.run
     last_first = max(area.count - batch, 0)
     position = 0
     while going():

@@ -18,7 +18,7 @@ from gputax.plan.cells import Setup
 from gputax.worker.engines.engine import Engine
 from gputax.worker.halt import Halt
 from gputax.worker.loads import closed_loop
-from gputax.worker.loads.closed_loop import Observe
+from gputax.worker.loads.closed_loop import ClockNs, Observe
 from gputax.worker.loads.recording import quiet_interpreter
 from gputax.worker.preparation import Prepared, prepare
 from gputax.worker.samples import SampleArea
@@ -51,13 +51,14 @@ def serve_arrivals(
     wait_until: WaitUntil,
     observe: Observe,
     failed: Callable[[Exception], None],
+    clock: ClockNs = time.perf_counter_ns,
 ) -> int:
     """Serve one request after the other and return how many were still waiting at the end.
 
     Latency counts from the scheduled arrival. Counted from the start of the run, a device that stalls would hide the
     requests that queued behind it (coordinated omission).
     """
-    clock, run = time.perf_counter_ns, engine.run
+    run = engine.run
     last_first = max(area.count - batch, 0)
     position = 0
     for scheduled_ns in arrivals:
@@ -123,7 +124,14 @@ class Course:
         return ((self.ended_ns or time.perf_counter_ns()) - self.started_ns) / 1e9
 
 
-def run_tenant(plan: TenantPlan, metrics: TenantMetrics, course: Course, halt: Halt, say: Say) -> None:
+def run_tenant(
+    plan: TenantPlan,
+    metrics: TenantMetrics,
+    course: Course,
+    halt: Halt,
+    say: Say,
+    clock: ClockNs = time.perf_counter_ns,
+) -> None:
     """Load, warm up and infer until the duration is over or a halt is requested; the current inference finishes first.
 
     All of it happens on the calling thread, because a CUDA context belongs to the thread that created it.
@@ -137,12 +145,12 @@ def run_tenant(plan: TenantPlan, metrics: TenantMetrics, course: Course, halt: H
         with quiet_interpreter():
             # Scrapes create reference cycles and a tenant may run for days; frozen objects cost no collection time.
             gc.enable()
-            _warm(prepared, plan, halt, failures)
+            _warm(prepared, plan, halt, failures, clock)
             metrics.ready = not halt.ordered
             try:
-                _infer(prepared, plan, metrics.tally, course, halt, failures)
+                _infer(prepared, plan, metrics.tally, course, halt, failures, clock)
             finally:
-                course.ended_ns = time.perf_counter_ns()
+                course.ended_ns = clock()
                 metrics.ready = False
     finally:
         prepared.engine.close()
@@ -173,24 +181,32 @@ class Failures:
         self._halt.wait(PAUSE_AFTER_ERROR_S)
 
 
-def _warm(prepared: Prepared, plan: TenantPlan, halt: Halt, failures: Failures) -> None:
+def _warm(prepared: Prepared, plan: TenantPlan, halt: Halt, failures: Failures, clock: ClockNs) -> None:
     """Run without counting until kernels are chosen and caches and clocks are up."""
-    warm_ns = time.perf_counter_ns() + int(plan.warmup_s * 1e9)
+    warm_ns = clock() + int(plan.warmup_s * 1e9)
     runs = 0
 
     def going() -> bool:
-        return not halt.ordered and (runs < WARM_UP_RUNS or time.perf_counter_ns() < warm_ns)
+        return not halt.ordered and (runs < WARM_UP_RUNS or clock() < warm_ns)
 
     def observe(_: int) -> None:
         nonlocal runs
         runs += 1
         failures.in_a_row = 0
 
-    closed_loop.endless(prepared.engine, prepared.area, plan.batch, going, observe, failures.add)
+    closed_loop.endless(prepared.engine, prepared.area, plan.batch, going, observe, failures.add, clock)
 
 
-def _infer(prepared: Prepared, plan: TenantPlan, tally: Tally, course: Course, halt: Halt, failures: Failures) -> None:
-    clock, batch, done = time.perf_counter_ns, plan.batch, tally.done
+def _infer(
+    prepared: Prepared,
+    plan: TenantPlan,
+    tally: Tally,
+    course: Course,
+    halt: Halt,
+    failures: Failures,
+    clock: ClockNs,
+) -> None:
+    batch, done = plan.batch, tally.done
     course.started_ns = clock()
     stop_ns = course.started_ns + int(plan.duration_s * 1e9) if plan.duration_s else sys.maxsize
 
@@ -206,10 +222,12 @@ def _infer(prepared: Prepared, plan: TenantPlan, tally: Tally, course: Course, h
         return going()
 
     if not plan.rate_per_s:
-        closed_loop.endless(prepared.engine, prepared.area, batch, going, observe, failures.add)
+        closed_loop.endless(prepared.engine, prepared.area, batch, going, observe, failures.add, clock)
         return
     arrivals = arrivals_ns(plan.rate_per_s, arrival_seed(plan.setup.seed, pod_name()), course.started_ns)
-    course.unserved = serve_arrivals(prepared.engine, prepared.area, batch, arrivals, wait_until, observe, failures.add)
+    course.unserved = serve_arrivals(
+        prepared.engine, prepared.area, batch, arrivals, wait_until, observe, failures.add, clock
+    )
 
 
 def arrival_seed(seed: int, pod: str) -> tuple[int, int]:

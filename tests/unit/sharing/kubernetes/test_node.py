@@ -9,12 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from gputax.errors import PreflightError
+from gputax.kubernetes.watch import Clock
 from gputax.plan.options import EnvironmentOptions
 from gputax.sharing.kubernetes.claim import BEFORE, OWNER
 from gputax.sharing.kubernetes.node import SharingNode
 from gputax.sharing.kubernetes.tenant_pods import TenantPods
 from tests.standins.gpu_node import CONFIG_MAP, NODE, GpuNode
 from tests.standins.kube_api import KubeApi
+from tests.standins.virtual_clock import VirtualClock
 
 CONFIG, MIG = "nvidia.com/device-plugin.config", "nvidia.com/mig.config"
 NO_PROCESS = 2**22 + 1
@@ -24,10 +26,10 @@ NO_PROCESS = 2**22 + 1
 class Place:
     """A node of an experiment, with what was said."""
 
-    def __init__(self, **options: object) -> None:
+    def __init__(self, clock: Clock | None = None, **options: object) -> None:
         self.said: list[str] = []
-        chosen = EnvironmentOptions(**{"ready_timeout_s": 2, **options})  # type: ignore[arg-type]
-        self.pods = TenantPods("", "gputax", self.said.append)
+        chosen = EnvironmentOptions(**{"ready_timeout_s": 60, **options})  # type: ignore[arg-type]
+        self.pods = TenantPods("", "gputax", self.said.append, clock=clock)
         self.node = SharingNode(self.pods, chosen)
 
     def bring_to(self, technique: str, parts: int = 7) -> None:
@@ -41,6 +43,14 @@ class Place:
 @pytest.fixture
 def place(api: KubeApi) -> Iterator[Place]:
     made = Place()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def impatient(api: KubeApi) -> Iterator[Place]:
+    """A place that takes the time as passed once the API server has nothing new for a moment."""
+    made = Place(VirtualClock(patience_s=0.2))
     yield made
     made.close()
 
@@ -83,9 +93,9 @@ def test_the_operator_s_mig_is_waited_for_and_turned_off_for_the_next_technique(
     assert {name: gpu.labels.get(name) for name in (CONFIG, MIG)} == {CONFIG: before.get(CONFIG), MIG: before.get(MIG)}
 
 
-def test_a_technique_that_never_becomes_ready_is_refused_in_the_cluster_s_words(api: KubeApi, place: Place) -> None:
-    gpu = GpuNode(api, fault="never")
-    with pytest.raises(PreflightError, match="mps was not offered within 2 s") as raised:
+def test_a_technique_that_never_becomes_ready_is_refused_in_the_cluster_s_words(api: KubeApi, impatient: Place) -> None:
+    gpu, place = GpuNode(api, fault="never"), impatient
+    with pytest.raises(PreflightError, match="mps was not offered within 60 s") as raised:
         place.bring_to("mps")
     assert "nvidia.com/gpu.sharing-strategy is none, not mps" in raised.value.what
     assert "it offers 0 nvidia.com/gpu.shared, but 7 are needed" in raised.value.what
@@ -94,10 +104,10 @@ def test_a_technique_that_never_becomes_ready_is_refused_in_the_cluster_s_words(
     assert CONFIG not in gpu.labels
 
 
-def test_labels_that_claim_it_do_not_count_without_the_offer(api: KubeApi, place: Place) -> None:
+def test_labels_that_claim_it_do_not_count_without_the_offer(api: KubeApi, impatient: Place) -> None:
     GpuNode(api, fault="labels-only")
     with pytest.raises(PreflightError, match=r"offers 0 nvidia.com/gpu.shared, but 7 are needed") as raised:
-        place.bring_to("time-slicing")
+        impatient.bring_to("time-slicing")
     assert "sharing-strategy" not in raised.value.what
 
 

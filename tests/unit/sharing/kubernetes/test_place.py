@@ -196,8 +196,10 @@ def test_threads_that_ask_for_equal_pods_at_once_share_one(api: KubeApi, place: 
 
 
 def test_a_pod_that_the_node_rejects_while_its_devices_change_is_made_again(
-    api: KubeApi, place: KubernetesShared
+    api: KubeApi, place: KubernetesShared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(place._pods.clock, "sleep", pauses.append)
     GpuNode(api)
     place.switch(TIME_SLICING, 3, silent)
     follow = api.on_change
@@ -215,6 +217,7 @@ def test_a_pod_that_the_node_rejects_while_its_devices_change_is_made_again(
     api.plays_pods = False
     api.on_change = reject_the_first
     (name,) = made(place, place.tenants(TIME_SLICING, 1, 3, SETUP))
+    assert pauses == [1]
     assert not rejected[0].endswith(name)
     assert api.named("Pod") == [name]
 

@@ -7,12 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gputax.errors import EngineError
 from gputax.plan.cells import Setup
+from gputax.worker.engines import synthetic
 from gputax.worker.engines.synthetic import SyntheticEngine
 from gputax.worker.halt import Halt
 from gputax.worker.tenant import client
@@ -40,23 +42,61 @@ def served(plan: TenantPlan, halt: Halt, target_ns: int = 0) -> tuple[TenantMetr
     return metrics, course, said
 
 
+class VirtualTime(Halt):
+    """A clock, an order to stop and engines on it: runs and waits take their time without taking ours."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.now_ns, self.order_at_ns = 0, sys.maxsize
+        monkeypatch.setattr(synthetic, "wait_until_ns", self._pass_until)
+        monkeypatch.setattr(synthetic, "time", SimpleNamespace(perf_counter_ns=self.clock))
+
+    def clock(self) -> int:
+        return self.now_ns
+
+    def wait(self, seconds: float) -> bool:
+        if not self.ordered:
+            self._pass_until(self.now_ns + round(seconds * 1e9))
+        return self.ordered
+
+    def _pass_until(self, deadline_ns: int) -> None:
+        self.now_ns = max(self.now_ns, deadline_ns)
+        if self.now_ns >= self.order_at_ns:
+            self.order()
+
+    def served(self, plan: TenantPlan, target_ns: int = 0) -> tuple[TenantMetrics, Course, list[str]]:
+        metrics, course, said = TenantMetrics(Tally(target_ns)), Course(), list[str]()
+        run_tenant(plan, metrics, course, self, said.append, self.clock)
+        return metrics, course, said
+
+
+@pytest.fixture
+def virtual(monkeypatch: pytest.MonkeyPatch) -> Iterator[VirtualTime]:
+    made = VirtualTime(monkeypatch)
+    yield made
+    made.close()
+
+
 def sample(metrics: TenantMetrics, name: str) -> float:
     value = metrics.registry.get_sample_value(name)
     assert value is not None, name
     return value
 
 
-def test_sum_over_count_is_the_programmed_latency(halt: Halt) -> None:
-    metrics, course, _ = served(plan("synthetic:latency_us=20000", duration_s=1.2), halt)
+def test_sum_over_count_is_the_programmed_latency(virtual: VirtualTime) -> None:
+    metrics, course, _ = virtual.served(plan("synthetic:latency_us=20000,jitter_us=500", duration_s=12.0))
     total, count = (sample(metrics, f"inference_time_seconds_{part}") for part in ("sum", "count"))
     latencies_ns = metrics.tally.last_latencies_ns()
-    assert count == len(latencies_ns) >= 10
+    assert count == len(latencies_ns) == pytest.approx(600, abs=3)
     assert total == int(latencies_ns.sum()) / 1e9, "exactly the samples' own sum"
-    assert latencies_ns.min() >= 20_000_000
-    # A busy machine can only make things slower; the undisturbed part must meet the truth.
-    assert sorted(latencies_ns)[len(latencies_ns) // 4] == pytest.approx(20_000_000, rel=0.04)
-    assert course.seconds == pytest.approx(total, rel=0.2), "nothing between the runs"
+    assert total / count == pytest.approx(0.02, rel=0.01)
+    assert course.seconds == pytest.approx(total), "nothing between the runs"
     assert not metrics.ready, "a tenant that has ended is not ready"
+
+
+def test_on_the_real_clock_no_run_is_shorter_than_programmed(halt: Halt) -> None:
+    metrics, _, _ = served(plan("synthetic:latency_us=5000", duration_s=0.05), halt)
+    assert metrics.tally.counts().min_ns >= 5_000_000
 
 
 @pytest.fixture
@@ -92,15 +132,13 @@ def test_a_batch_is_so_many_inferences(halt: Halt) -> None:
     assert counts.inferences == 8 * counts.runs > 0
 
 
-def test_an_order_ends_it_after_the_running_inference(halt: Halt) -> None:
-    threading.Timer(0.4, halt.order).start()
-    started = time.monotonic()
-    metrics, course, _ = served(plan("synthetic:latency_us=250000", warmup_s=0), halt)
-    assert time.monotonic() - started < 8
+def test_an_order_ends_it_after_the_running_inference(virtual: VirtualTime) -> None:
+    virtual.order_at_ns = 900_000_000  # three runs of warm-up, and in the middle of the next
+    metrics, course, _ = virtual.served(plan("synthetic:latency_us=250000", warmup_s=0))
     counts = metrics.tally.counts()
-    assert counts.runs <= 1
-    assert counts.sum_ns >= 250_000_000 * counts.runs, "no run was cut short"
-    assert course.ended_ns > 0
+    assert counts.runs == 1
+    assert counts.sum_ns == 250_000_000, "the run was not cut short"
+    assert course.ended_ns == 1_000_000_000
 
 
 def test_an_order_while_the_model_loads_ends_it_before_anything_is_counted(halt: Halt) -> None:
@@ -110,19 +148,22 @@ def test_an_order_while_the_model_loads_ends_it_before_anything_is_counted(halt:
     assert course.seconds < 0.2
 
 
-def test_poisson_arrivals_come_at_their_rate_and_the_target_is_judged(halt: Halt) -> None:
-    metrics, course, _ = served(
-        plan("synthetic:latency_us=200", rate_per_s=400.0, duration_s=1.5), halt, target_ns=10**9
+def test_poisson_arrivals_come_at_their_rate_and_the_target_is_judged(virtual: VirtualTime) -> None:
+    metrics, course, _ = virtual.served(
+        plan("synthetic:latency_us=200", rate_per_s=400.0, duration_s=15.0), target_ns=10**9
     )
     counts = metrics.tally.counts()
-    # 600 arrivals, ± 4 standard deviations.
-    assert 500 < counts.runs + course.unserved < 700
+    # 6000 arrivals, ± 4 standard deviations.
+    assert 5690 < counts.runs + course.unserved < 6310
+    assert course.seconds == pytest.approx(15.0, abs=0.001)
     assert sample(metrics, "inferences_within_target_total") == counts.inferences
     assert counts.min_ns >= 200_000
 
 
-def test_a_rate_beyond_the_device_shows_in_the_latency(halt: Halt) -> None:
-    metrics, course, _ = served(plan("synthetic:latency_us=20000", rate_per_s=200.0, duration_s=0.6), halt, 25_000_000)
+def test_a_rate_beyond_the_device_shows_in_the_latency(virtual: VirtualTime) -> None:
+    metrics, course, _ = virtual.served(
+        plan("synthetic:latency_us=20000", rate_per_s=200.0, duration_s=0.6), 25_000_000
+    )
     counts = metrics.tally.counts()
     assert counts.max_ns > 100_000_000, "a closed loop would have shown 20 ms"
     assert course.unserved > 20
