@@ -22,7 +22,7 @@ from gputax.measure.summary import summarise
 from gputax.measure.view import SilentView
 from gputax.plan.cells import Cell, LoadPlan
 from gputax.plan.load import Load
-from gputax.results.loadgen import parse_detail
+from gputax.results.importers.loadgen import parse_detail
 from gputax.results.reading import RUN
 from gputax.results.store import read_document
 from gputax.worker.probes.limits import cpu_allowance

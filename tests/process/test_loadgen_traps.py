@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gputax.plan.load import QSL_SEED, SCHEDULE_SEED, Load
-from gputax.results.loadgen import parse_detail
+from gputax.results.importers.loadgen import parse_detail
 from gputax.worker.engines.engine import EngineRequest
 from gputax.worker.engines.synthetic import SyntheticEngine
 from gputax.worker.loads.loadgen import loadgen_settings, recording_for, run_loadgen

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gputax.errors import GputaxError
-from gputax.kubernetes.client import converted_errors
-from gputax.kubernetes.kubeconfig import http_client, load_config
+from gputax.kubernetes.client import converted_errors, http_client, load_config
 
 PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]
 STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255

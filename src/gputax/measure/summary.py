@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gputax.errors import CellError
 from gputax.plan.notices import Notice
-from gputax.results.loadgen import LoadGenLog
+from gputax.results.importers.loadgen import LoadGenLog
 from gputax.stats.percentiles import percentile_table
 from gputax.stats.series import series_mean
 

@@ -10,21 +10,97 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputax import __version__
 from gputax.errors import CellError, EngineError, GputaxError, WorkerError
 from gputax.plan.cells import Setup
 from gputax.plan.load import Load
+from gputax.plan.notices import Notice
+from gputax.worker.loads import closed_loop, loadgen
 from gputax.worker.loads.closed_loop import Observe
-from gputax.worker.measurement import measure, measure_slot
 from gputax.worker.preparation import Prepared, prepare
-from gputax.worker.protocol import PROTOCOL_VERSION, decode_message, encode_message
+from gputax.worker.probes.disturbance import disturbances
+from gputax.worker.probes.host import cpu_governors
+from gputax.worker.probes.nvidia import NvmlAbsence, NvmlSampler
+from gputax.worker.probes.telemetry import OwnTime, Telemetry
+from gputax.worker.protocol import PROTOCOL_VERSION, decode_message, encode_array, encode_message
 from gputax.worker.scratch import remove_scratch
 from gputax.worker.tenant.info import PORT_VARIABLE, tenant_labels
 
 if TYPE_CHECKING:
     from gputax.worker.tenant.metrics import TenantMetrics
+
+Done = Callable[[], tuple[int, int]]
+OnFailure = Callable[[BaseException], NoReturn]
+ShowProgress = Callable[[Done], AbstractContextManager[None]]
+
+
+def measure(
+    prepared: Prepared,
+    load: Load,
+    on_failure: OnFailure,
+    show_progress: ShowProgress,
+    observe: closed_loop.Observe | None = None,
+) -> dict[str, Any]:
+    """Apply one load to the prepared engine and return all observations; `observe` is called for saturate's runs."""
+    closed = load.scenario == "saturate"
+    recording = closed_loop.recording_for(load) if closed else loadgen.recording_for(load)
+    if load.scenario == "server" and prepared.engine.device != "cpu":
+        _warm_every_batch_size(prepared, load.batch_size)
+    sampler = NvmlSampler.open() if prepared.engine.device == "cuda" else NvmlAbsence("unused", "no GPU in use")
+    telemetry = Telemetry(nvml=None if isinstance(sampler, NvmlAbsence) else sampler)
+    telemetry.start()
+    started_ns = time.perf_counter_ns()
+    logs: dict[str, str] = {}
+    notices: list[Notice] = []
+    if prepared.engine.device == "cuda" and isinstance(sampler, NvmlAbsence):
+        notices.append(Notice("no-gpu-telemetry", f"clocks and foreign processes were not monitored: {sampler.why}"))
+    with show_progress(lambda: (recording.samples_done, recording.samples_total)):
+        if closed:
+            try:
+                closed_loop.saturate(prepared.engine, prepared.area, load, recording, observe)
+            except BaseException as error:
+                on_failure(error)
+            columns = recording.to_columns()
+        else:
+            outcome = loadgen.run_loadgen(prepared.engine, prepared.area, load, recording, on_failure)
+            columns, logs = outcome.columns, outcome.logs
+            notices += outcome.notices
+    elapsed_s = (time.perf_counter_ns() - started_ns) / 1e9
+    series = telemetry.stop()
+    if isinstance(sampler, NvmlSampler):
+        sampler.close()
+    return {
+        "columns": {name: encode_array(values) for name, values in columns.items()},
+        "logs": logs,
+        "telemetry": series,
+        "notices": [notice.to_dict() for notice in [*notices, *disturbances(series, governors=cpu_governors())]],
+        "elapsed_s": elapsed_s,
+        "rows": recording.count,
+    }
+
+
+def measure_slot(prepared: Prepared, batch: int, runs: range, dropped: int) -> dict[str, Any]:
+    """Apply one half of a pair: no telemetry, no progress, only the runs and our own time in the counted ones."""
+    own = OwnTime()
+    try:
+        columns = closed_loop.slot(prepared.engine, prepared.area, batch, runs, dropped, own).to_columns()
+    finally:
+        own.close()
+    return {
+        "columns": {name: encode_array(columns[name]) for name in ("start_ns", "end_ns")},
+        "run_wait_ns": own.run_wait_ns,
+        "cpu_ns": own.cpu_ns,
+    }
+
+
+def _warm_every_batch_size(prepared: Prepared, largest: int) -> None:
+    """Run each batch size once: cuDNN and TensorRT choose kernels per shape at its first use."""
+    for count in range(1, largest + 1):
+        prepared.engine.run(0, count)
+
 
 PROGRESS_INTERVAL_S = 0.5
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from gputax.doctor.cluster import Wanted, diagnose_cluster
+from gputax.doctor.cluster import Wanted, diagnose_cluster, quota_facts
 from gputax.doctor.finding import Finding
-from gputax.kubernetes.inspection import quota_facts
 
 WANTED = Wanted(cpus=2)
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from gputax.errors import GputaxError, PreflightError, UsageError
-from gputax.kubernetes.client import Cluster, ForbiddenError
-from gputax.kubernetes.kubeconfig import load_config
+from gputax.kubernetes.client import Cluster, ForbiddenError, load_config
 from gputax.kubernetes.objects import Manifest, PodPlan, pod
 from tests.standins.kube_api import KubeApi
 

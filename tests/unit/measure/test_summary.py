@@ -7,7 +7,7 @@ import pytest
 
 from gputax.errors import CellError
 from gputax.measure.summary import clock_agreement, latencies_ns, summarise
-from gputax.results.loadgen import LoadGenLog
+from gputax.results.importers.loadgen import LoadGenLog
 
 MS = 1_000_000
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gputax.errors import ResultsError
-from gputax.results.loadgen import parse_detail
+from gputax.results.importers.loadgen import parse_detail
 
 
 def line(key: str, value: object, is_error: bool = False) -> str:

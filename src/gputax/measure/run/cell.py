@@ -24,7 +24,7 @@ from gputax.measure.summary import Figures, clock_agreement, latencies_ns, summa
 from gputax.measure.view import RunView
 from gputax.plan.cells import Cell
 from gputax.plan.notices import Notice
-from gputax.results.loadgen import LoadGenLog, parse_detail
+from gputax.results.importers.loadgen import LoadGenLog, parse_detail
 from gputax.stats.percentiles import floor_for
 from gputax.text import digits
 

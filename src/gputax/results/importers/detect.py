@@ -13,8 +13,8 @@ from gputax.plan.environment import environment_in
 from gputax.plan.notices import Notice
 from gputax.results.documents.comparison import COMPARISON_NAME
 from gputax.results.documents.run import RECORD_NAME
-from gputax.results.importers import loadgen_directory, older_json, pod_log, result_directory, text_results
-from gputax.results.importers.loadgen_directory import DETAIL_NAME, SUMMARY_NAME
+from gputax.results.importers import loadgen, older_json, pod_log, result_directory, text_results
+from gputax.results.importers.loadgen import DETAIL_NAME, SUMMARY_NAME
 from gputax.results.importers.place import Place
 from gputax.results.importers.result_directory import record_place
 from gputax.results.importers.source import UNKNOWN, Format, Source
@@ -130,7 +130,7 @@ Read = Callable[[Place], Source]
 # file can be read as text.
 FORMATS: dict[Format, tuple[Recognises, Read]] = {
     "pod-log": (pod_log.recognises, pod_log.read),
-    "loadgen": (loadgen_directory.recognises, loadgen_directory.read),
+    "loadgen": (loadgen.recognises, loadgen.read),
     "gputax": (result_directory.recognises, result_directory.read),
     "older-json": (older_json.recognises, older_json.read),
     "text": (lambda place: not place.is_directory and place.data is None, text_results.read),
@@ -157,7 +157,7 @@ def _advice(place: Place) -> str:
         return "this JSON has neither a schema version nor a list of benchmarks"
     if (place.path / COMPARISON_NAME).is_file():
         return "this is a comparison: `gputax report` shows it; compare needs measured results"
-    names = (RECORD_NAME, loadgen_directory.DETAIL_NAME, loadgen_directory.SUMMARY_NAME)
+    names = (RECORD_NAME, loadgen.DETAIL_NAME, loadgen.SUMMARY_NAME)
     for name in names:
         deeper = sorted(place.path.glob(f"*/{name}"))[:3] or sorted(place.path.glob(f"*/*/{name}"))[:3]
         if deeper:
