@@ -156,6 +156,7 @@ def duet_request(
     options: EnvironmentOptions | None = None,
     for_a: Sequence[str] = (),
     for_b: Sequence[str] = (),
+    accept_disturbed: bool = False,
     command: str = "",
 ) -> DuetRequest:
     """Return the request of a duet, or raise if it is invalid."""
@@ -208,6 +209,7 @@ def duet_request(
         injected=bool(engine_b),
         named=wanted.named(a, b),
         workloads=workloads,
+        accept_disturbed=accept_disturbed,
     )
 
 
@@ -289,6 +291,7 @@ def compare(
     budgets: Sequence[str] = (),
     suite: str = "",
     force: bool = False,
+    accept_disturbed: bool = False,
     command: str = "",
 ) -> Comparison:
     """Compare results on disk: our directories, LoadGen's output, older JSON, text files and pod logs.
@@ -305,7 +308,9 @@ def compare(
     environment, path = named_path(base)
     first = read_source(path, environment)
     rest, misfits = read_given(others)
-    return compare_sources(first, rest, wanted, force=force, command=command, misfits=misfits)
+    return compare_sources(
+        first, rest, wanted, force=force, accept_disturbed=accept_disturbed, command=command, misfits=misfits
+    )
 
 
 def share_plan(
@@ -389,6 +394,7 @@ def share(
     stall_timeout_s: float = 0.0,
     prometheus: str = "",
     proxy_memory_mb: int = 0,
+    accept_disturbed: bool = False,
     options: EnvironmentOptions | None = None,
     view: RunView | None = None,
     command: str = "",
@@ -410,11 +416,15 @@ def share(
             if aggressors:
                 from gputax.measure.neighbours.execution import NeighboursRequest, measure_neighbours
 
-                asked = NeighboursRequest(plan, victim, tuple(aggressors), directory, command, overwrite, optional)
+                asked = NeighboursRequest(
+                    plan, victim, tuple(aggressors), directory, command, overwrite, optional, accept_disturbed
+                )
                 return measure_neighbours(asked, place, view)
             from gputax.measure.share.execution import ShareRequest, measure_sharing
 
-            request = ShareRequest(plan, directory, command, overwrite, optional, stall_timeout_s, prometheus)
+            request = ShareRequest(
+                plan, directory, command, overwrite, optional, stall_timeout_s, prometheus, accept_disturbed
+            )
             return measure_sharing(request, place, view)
         finally:
             place.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 import click
 
 from gputax.cli.duet import exit_code
-from gputax.cli.options import Verb, as_json, options, own
+from gputax.cli.options import Verb, as_json, options, own, words_given
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.options import BUDGET_SUITE, OUTPUT, VERDICT, declared
 from gputax.plan.suites import wanted_budgets
@@ -48,11 +48,12 @@ _FORMAT_OF_SUFFIX = {".html": "html", ".md": "markdown", ".json": "json", ".txt"
     as_json("The same as --format json."),
     declared("out", help="File, or directory for comparison.json.", key="target"),
     declared("overwrite", help="Overwrite the file that --out names."),
+    declared("accept-disturbed", help="Judge cells that were measured on a disturbed machine, too."),
     own("force", "Show numbers of cells that are not comparable; they stay marked.", False, group=VERDICT),
 )  # fmt: skip
 def compare(
     base: str, others: tuple[str, ...], budgets: tuple[str, ...], suite: str, format_name: str | None, as_json: bool,
-    target: str, overwrite: bool, force: bool,
+    target: str, overwrite: bool, force: bool, accept_disturbed: bool,
 ) -> int:  # fmt: skip
     """Compare results on disk: what does each OTHER cost over BASE?
 
@@ -70,8 +71,11 @@ def compare(
 
     words = [word for text in budgets for word in ("--budget", text)]
     words += ["--suite", suite] * bool(suite) + ["--force"] * force
+    words += ["--accept-disturbed"] * ("--accept-disturbed" in words_given())
     command = shlex.join(["gputax", "compare", base, *others, *words])
-    comparison = api.compare(base, *others, budgets=budgets, suite=suite, force=force, command=command)
+    comparison = api.compare(
+        base, *others, budgets=budgets, suite=suite, force=force, accept_disturbed=accept_disturbed, command=command
+    )
     for path, kind in files.items():
         _write(comparison, kind, path, overwrite)
         click.echo(f"written: {path}", err=True)

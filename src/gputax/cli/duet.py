@@ -19,6 +19,7 @@ from gputax.plan.workloads import SYNONYMS, WORKLOADS
 if TYPE_CHECKING:
     from gputax.results.documents.comparison import Comparison
 
+EXIT_DISTURBED = 5
 EXIT_BUDGET_EXCEEDED = 6
 EXIT_INCONCLUSIVE = 7
 # A cell that failed or is still missing cannot pass with the others.
@@ -45,6 +46,8 @@ LACKING = ("unfinished", "failed-cell", "skipped-file")
     own("control", "Measure A against itself first.", True, negation="no-control", group=VERDICT),
     declared("seed"),
     declared("stall-timeout"),
+    declared("wait-quiet"),
+    declared("accept-disturbed"),
     declared("out", help="Result directory. [default: results/duet-A-B-TIME]"),
     as_json("Write the comparison to stdout instead of the table."),
     own(
@@ -60,12 +63,12 @@ LACKING = ("unfinished", "failed-cell", "skipped-file")
 @place_options
 @variable_options
 def duet(
-    a: str, b: str, workload: str, width: str, max_time: float, stall_timeout: float, out: str, as_json: bool,
-    **chosen: Any,
+    a: str, b: str, workload: str, width: str, max_time: float, stall_timeout: float, wait_quiet: float, out: str,
+    as_json: bool, **chosen: Any,
 ) -> int:  # fmt: skip
     """Measure what B costs over A: pairs in random order, an interval, and a verdict against the budget.
 
-    Exits with 0 (pass), 6 (over budget) or 7 (inconclusive).
+    Exits with 0 (pass), 5 (the machine was disturbed), 6 (over budget) or 7 (inconclusive).
     """
     from gputax import api
     from gputax.places import refuse_unknown
@@ -83,11 +86,15 @@ def duet(
         **chosen,
     )
     # Imported here: numpy and pydantic are not needed to refuse a wrong command line.
-    from gputax.cli.progress import Progress
+    from gputax.cli.progress import Progress, look_first
     from gputax.measure.duet.pairs import INTERRUPTED
 
     directory = Path(out) if out else api.duet_directory(a, b)
     with Progress(sys.stderr, max_time) as progress:
+        look_first(
+            progress, (a, b), wait_quiet=wait_quiet, accept_disturbed=chosen["accept_disturbed"],
+            options=chosen["options"],
+        )  # fmt: skip
         comparison = api.duet(request, out=directory, say=progress.say, on_pair=progress.pair)
     if as_json:
         click.echo(comparison.model_dump_json(indent=2))
@@ -97,6 +104,8 @@ def duet(
         show_results(directory, sys.stdout)
     if any(warning.code == INTERRUPTED for warning in comparison.warnings):
         return Interrupted.exit_code
+    if comparison.disturbed and not chosen["accept_disturbed"]:
+        return EXIT_DISTURBED
     return exit_code(comparison)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TextIO
 
 from gputax.plan.cells import Cell
@@ -12,12 +12,13 @@ from gputax.text import milliseconds, number
 if TYPE_CHECKING:
     from gputax.measure.duet.pairs import DuetData
     from gputax.measure.view import CellFigures
+    from gputax.plan.options import EnvironmentOptions
     from gputax.results.documents.base import Failure
     from gputax.stats.stopping import StopDecision
 
 # Four updates a second are enough for eyes and cost the measured process nothing.
 LIVE_INTERVAL_S = 0.25
-RUN_INTERVAL_S, PAIR_INTERVAL_S = 10.0, 5.0
+RUN_INTERVAL_S, PAIR_INTERVAL_S, WAIT_INTERVAL_S = 10.0, 5.0, 30.0
 # A cell's warm-up, pilot and probes beside its load, for the estimate of the time left.
 CELL_OVERHEAD_S = 3.0
 BAR = 24
@@ -145,6 +146,11 @@ class Progress:
             f"{now - self._pairs_started:.0f} s of at most {self._max_time_s:.0f} s"
         )
 
+    def waiting(self, text: str) -> None:
+        """Say what is waited for, now and then."""
+        if self._live or self.line.due(WAIT_INTERVAL_S):
+            self._show(f"gputax: {text}")
+
     def _say(self, text: str, short: str) -> None:
         if self._live:
             self._live(short)
@@ -153,6 +159,22 @@ class Progress:
 
     def _show(self, text: str) -> None:
         (self._live or self.line.show)(text)
+
+
+def look_first(
+    progress: Progress,
+    environments: Iterable[str],
+    *,
+    wait_quiet: float,
+    accept_disturbed: bool,
+    options: EnvironmentOptions | None = None,
+) -> None:
+    """Look at the machine before the first measurement; who accepts a disturbed one is not told that it is."""
+    if accept_disturbed and not wait_quiet:
+        return
+    from gputax.measure.quiet import look_before
+
+    look_before(environments, 60.0 * wait_quiet, progress.say, progress.waiting, options)
 
 
 class Clock:
@@ -219,5 +241,5 @@ def result_line(figures: CellFigures) -> str:
     """Return one cell's figures in one line."""
     p90 = "" if figures.p90_ms is None else f", p90 {milliseconds(figures.p90_ms)}"
     p99 = "" if figures.p99_ms is None else f", p99 {milliseconds(figures.p99_ms)}"
-    mark = "" if figures.valid else "  INVALID"
+    mark = ("" if figures.valid else "  INVALID") + ("  DISTURBED" if figures.disturbed else "")
     return f"{number(figures.throughput_per_s)} samples/s{p90}{p99}  [{figures.device}]{mark}"

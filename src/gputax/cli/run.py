@@ -65,6 +65,8 @@ EXIT_INVALID = 5
     declared("out", help="Result directory. [default: results/ENV-TIME, or the unfinished one]"),
     declared("overwrite"),
     declared("stall-timeout"),
+    declared("wait-quiet"),
+    declared("accept-disturbed"),
     declared("dry-run"),
     as_json("Write the run record to stdout instead of the table."),
     own("result-block", "Append the block that `gputax compare` reads from a log.", False, group=OUTPUT),
@@ -73,7 +75,8 @@ EXIT_INVALID = 5
 @variable_options
 def run(
     environment: str, workload: str, scenario: str, batch: str, suite: str, repeats: int, out: str, overwrite: bool,
-    stall_timeout: float, dry_run: bool, as_json: bool, result_block: bool, options: EnvironmentOptions, **chosen: Any,
+    stall_timeout: float, wait_quiet: float, accept_disturbed: bool, dry_run: bool, as_json: bool, result_block: bool,
+    options: EnvironmentOptions, **chosen: Any,
 ) -> int:  # fmt: skip
     """Measure inference in an environment: LoadGen's scenarios on real models, results on disk.
 
@@ -92,23 +95,25 @@ def run(
         return _show_plan(cells, repeats, as_json)
     # Imported here: pydantic, numpy and rich are not needed to refuse a wrong command line.
     from gputax import api
-    from gputax.cli.progress import Progress
+    from gputax.cli.progress import Progress, look_first
 
     directory = api.run_directory(cells, out)
     with Progress(sys.stderr) as view:
+        look_first(view, (environment,), wait_quiet=wait_quiet, accept_disturbed=accept_disturbed, options=options)
         record = api.run(
             cells, out=directory, repeats=repeats, overwrite=overwrite, stall_timeout_s=stall_timeout, options=options,
             view=view,
         )  # fmt: skip
     _show(record, directory, as_json, result_block)
-    return exit_code(record)
+    return exit_code(record, accept_disturbed)
 
 
-def exit_code(record: RunRecord) -> int:
-    """Return what a pipeline must know: cells failed, or something is not valid."""
+def exit_code(record: RunRecord, accept_disturbed: bool) -> int:
+    """Return what a pipeline must know: cells failed, or something is not valid or was disturbed."""
     if record.failures:
         return EXIT_CELLS_FAILED
-    return 0 if all(benchmark.valid for benchmark in record.benchmarks) else EXIT_INVALID
+    usable = all(each.valid and (accept_disturbed or not each.disturbed) for each in record.benchmarks)
+    return 0 if usable else EXIT_INVALID
 
 
 def _show_plan(cells: tuple[Cell, ...], repeats: int, as_json: bool) -> int:

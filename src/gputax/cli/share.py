@@ -34,7 +34,7 @@ from gputax.plan.workloads import WORKLOADS
 from gputax.text import counted, duration
 
 if TYPE_CHECKING:
-    from gputax.results.documents.sharing import SharingRecord
+    from gputax.results.documents.sharing import NeighbourRow, SharedCell, SharingRecord
 
 EXIT_CELLS_FAILED = 4
 EXIT_INVALID = 5
@@ -81,14 +81,16 @@ _TENANTS = ",".join(map(str, DEFAULT_TENANTS))
     declared("out", help="Result directory. [default: results/share-ENV-TIME, or the unfinished one]"),
     declared("overwrite"),
     declared("stall-timeout"),
+    declared("wait-quiet"),
+    declared("accept-disturbed"),
     declared("dry-run"),
     as_json("Write the record to stdout instead of the tables."),
 )
 @place_options
 @variable_options
 def share(
-    place: str, victim: str, aggressor: str, out: str, overwrite: bool, stall_timeout: float, dry_run: bool,
-    as_json: bool, options: EnvironmentOptions, **chosen: Any,
+    place: str, victim: str, aggressor: str, out: str, overwrite: bool, stall_timeout: float, wait_quiet: float,
+    accept_disturbed: bool, dry_run: bool, as_json: bool, options: EnvironmentOptions, **chosen: Any,
 ) -> int:  # fmt: skip
     """Let tenants share a device: latency, throughput and fairness by technique and number of tenants.
 
@@ -102,10 +104,11 @@ def share(
         return _show_plan(plan, victim, aggressors, as_json)
     # Imported here: numpy, pydantic and rich are not needed to refuse a wrong command line.
     from gputax import api
-    from gputax.cli.progress import Progress
+    from gputax.cli.progress import Progress, look_first
 
     directory = api.share_directory(plan, out, aggressors=aggressors, victim=victim)
     with Progress(sys.stderr) as view:
+        look_first(view, (place,), wait_quiet=wait_quiet, accept_disturbed=accept_disturbed, options=options)
         record = api.share(
             plan,
             aggressors=aggressors,
@@ -116,23 +119,25 @@ def share(
             stall_timeout_s=stall_timeout,
             prometheus=chosen["prometheus"],
             proxy_memory_mb=chosen["proxy_memory_mb"],
+            accept_disturbed=accept_disturbed,
             options=options,
             view=view,
             command=command_text(),
         )
     _show(record, directory, as_json)
-    return exit_code(record)
+    return exit_code(record, accept_disturbed)
 
 
-def exit_code(record: SharingRecord) -> int:
+def exit_code(record: SharingRecord, accept_disturbed: bool) -> int:
     """Return what a pipeline must know: cells failed, a wall did not hold, or something was not proven."""
     broken = {f"{row.technique}-crash" for row in record.isolation if row.passed is False and "crash" in row.check}
     if any(failure.cell not in broken for failure in record.failures):
         return EXIT_CELLS_FAILED
     if any(row.passed is False for row in record.isolation):
         return EXIT_NOT_ISOLATED
-    valid = all(cell.valid for cell in record.cells) and all(row.valid for row in record.neighbours)
-    return 0 if valid else EXIT_INVALID
+    measured: tuple[SharedCell | NeighbourRow, ...] = (*record.cells, *record.neighbours)
+    usable = all(each.valid and (accept_disturbed or not each.disturbed) for each in measured)
+    return 0 if usable else EXIT_INVALID
 
 
 def share_plan(place: str, chosen: dict[str, Any]) -> SharePlan:

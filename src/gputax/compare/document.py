@@ -35,6 +35,7 @@ def compare_sources(
     budgets: Budgets,
     *,
     force: bool = False,
+    accept_disturbed: bool = False,
     command: str = "",
     misfits: Sequence[Misfit] = (),
 ) -> Comparison:
@@ -71,7 +72,7 @@ def compare_sources(
         question=_question(base, others),
         command=printable(command, 4096),
         sides=tuple(_side(source) for source in (base, *others)),
-        metrics=judged_rows(rows, force),
+        metrics=judged_rows(rows, force, accept_disturbed),
         settings=_settings(rows, compared, force),
         warnings=tuple(dict.fromkeys(map(WarningRecord.of, notices))),
     )
@@ -177,11 +178,26 @@ def _why(pairs: Sequence[CellPair], found: Sequence[CellRows]) -> str:
 TWO_SIDED = 0.025
 
 
-def judged_rows(rows: Sequence[Row], force: bool) -> tuple[ComparedMetric, ...]:
+def judged_rows(rows: Sequence[Row], force: bool, accept_disturbed: bool = False) -> tuple[ComparedMetric, ...]:
     """Judge every row that can be decided; a single run on each side never is."""
     claims = {number: row.claim for number, row in enumerate(rows) if row.claim is not None and not row.blocking}
     decided = dict(zip(claims, judge_all(list(claims.values())), strict=True))
-    return tuple(_metric(row, _verdict(row, decided.get(number)), force) for number, row in enumerate(rows))
+    verdicts = [_verdict(row, decided.get(number)) for number, row in enumerate(rows)]
+    if not accept_disturbed:
+        verdicts = [undisturbed(row, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
+    return tuple(_metric(row, verdict, force) for row, verdict in zip(rows, verdicts, strict=True))
+
+
+def undisturbed(row: Row, decided: Judgement) -> Judgement:
+    """Return the verdict, or none if the machine of either side was not quiet."""
+    cells = {row.base_label: row.pair.base, row.other_label: row.pair.other}
+    disturbed = [
+        f"{label} was disturbed ({'; '.join(cell.disturbed)})" for label, cell in cells.items() if cell.disturbed
+    ]
+    if not disturbed or decided.verdict not in ("pass", "fail"):
+        return decided
+    otherwise = f"otherwise this would be a {decided.verdict}: {decided.reason}"
+    return Judgement("inconclusive", f"{'; '.join(disturbed)}; {otherwise}")
 
 
 def _verdict(row: Row, decided: Judgement | None) -> Judgement:

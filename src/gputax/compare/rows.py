@@ -223,6 +223,8 @@ def _cell_notices(base: Source, other: Source, pair: CellPair, found: tuple[Diff
         if not cell.valid:
             why = "; ".join(cell.invalid_reasons) or "the run itself is marked INVALID"
             notices.append(Notice("invalid", f"{source.label}: INVALID: {why}"))
+        if cell.disturbed:
+            notices.append(Notice("disturbed", f"{source.label}: DISTURBED: {'; '.join(cell.disturbed)}"))
         notices += [
             Notice(notice.code, f"{source.label}: {notice.text}", notice.value)
             for notice in cell.notices

@@ -8,6 +8,7 @@ from typing import Any
 
 from gputax.doctor.finding import Disk, Finding
 from gputax.worker.probes.disturbance import Limits
+from gputax.worker.probes.look import Look
 
 # A ResNet-50 quick run stays below 1.5 GB; BERT-Large's weights are 1.3 GB and in memory twice while they load.
 SMALL_RUN_MB, LARGE_RUN_MB = 1500, 4000
@@ -50,18 +51,26 @@ def check_governor(facts: Mapping[str, Any]) -> list[Finding]:
 
 
 def check_noise(facts: Mapping[str, Any]) -> list[Finding]:
-    """Check how much CPU time others used while the doctor was observing."""
-    noise = facts.get("noise") or {}
-    steal, others = noise.get("steal_percent"), noise.get("others_percent_of_core")
-    observed = f"observed for {noise.get('seconds', 0):g} s"
+    """Check what the worker saw while it was idle: CPU time that others used, steal, swapping."""
+    if not facts.get("noise"):
+        return []
+    seen = Look.from_dict(facts["noise"])
+    steal, others = seen.steal_percent, seen.others_percent_of_core
+    observed = f"observed for {seen.seconds:g} s"
     findings = []
     if steal is not None and steal > LIMITS.steal_percent:
         why = "The hypervisor gives this CPU time to other guests; measurements wait in the meantime."
         findings.append(Finding("warn", f"{steal:.1f} % of the CPU time is stolen", observed, why, "vmstat 1 10"))
     if others is not None and others > LIMITS.others_percent_of_core:
         why = "Other processes take CPU time and cache from the measurement. Stop the busiest, or wait."
+        named = [f"{each.name} (pid {each.pid}) {each.percent_of_core:.0f} %" for each in seen.busiest]
+        detail = ", ".join((observed, *named))
         fix = "ps -eo pid,pcpu,comm --sort=-pcpu | head"
-        findings.append(Finding("warn", f"Other processes use {others:.0f} % of a core", observed, why, fix))
+        findings.append(Finding("warn", f"Other processes use {others:.0f} % of a core", detail, why, fix))
+    if seen.swapped_mb_per_s is not None and seen.swapped_mb_per_s > LIMITS.swapped_mb_per_s:
+        why = "Memory is short: a measurement would wait for the disk."
+        fix = "ps -eo pid,rss,comm --sort=-rss | head"
+        findings.append(Finding("warn", f"The machine swaps {seen.swapped_mb_per_s:.0f} MB/s", observed, why, fix))
     if not findings and steal is not None and others is not None:
         findings.append(Finding("ok", "Quiet", f"steal {steal:.1f} %, other processes {others:.0f} % of a core"))
     return findings

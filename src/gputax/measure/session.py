@@ -58,8 +58,8 @@ class WorkerSession:
         self._stall_timeout_s = stall_timeout_s
         self.connection = WorkerConnection(environment)
         self._pilots: dict[int, Pilot] = {}
-        self.pilot_notices: tuple[Notice, ...] = ()
-        """Disturbances during the last pilot."""
+        self.pilot_observation: Observation | None = None
+        """The last pilot, with what disturbed it."""
         self.facts: dict[str, Any] = {}
         try:
             self.described = self.connection.describe()
@@ -97,7 +97,7 @@ class WorkerSession:
     def pilot(self, batch_size: int, seconds: float = 1.0) -> Pilot:
         """Warm up one batch size and measure its speed; repeated for each cell, because clocks and caches cool down."""
         observation = self.apply(pilot_load(batch_size, seconds), self._stall_timeout_s or FIRST_RUN_STALL_S)
-        self.pilot_notices = observation.notices
+        self.pilot_observation = observation
         pilot = read_pilot(batch_size, observation.columns)
         self._pilots[batch_size] = pilot
         return pilot

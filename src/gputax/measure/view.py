@@ -19,6 +19,7 @@ class CellFigures:
     p90_ms: float | None
     p99_ms: float | None
     valid: bool
+    disturbed: bool = False
 
 
 class RunView(Protocol):

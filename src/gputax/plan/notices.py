@@ -31,17 +31,20 @@ CATALOGUE: dict[str, Kind] = {
         Kind(
             "cpu-steal", "machine", "CPU steal",
             "The hypervisor gave this virtual machine's CPU time to others: latencies contain waiting that no layer "
-            "under test caused.",
-            "Measure on a dedicated host, or at a quieter time.", "%",
+            "under test caused. Above 5 % the cell is disturbed, above 20 % a duet.",
+            "Measure on a dedicated host, or at a quieter time (--wait-quiet).", "%",
         ),
         Kind(
             "busy-neighbours", "machine", "other processes on our CPUs",
-            "Processes that do not belong to the measurement used the CPUs of the worker.",
-            "Stop them, or give the worker CPUs of its own. The value is in percent of one core.", "% of a core",
+            "Processes that do not belong to the measurement used the CPUs of the worker. Above 25 % of a core and 5 % "
+            "of the CPUs the cell is disturbed; a duet above 50 % of a core and 60 % of the CPUs.",
+            "Stop them, wait (--wait-quiet), or give the worker CPUs of its own. The value is in percent of one core.",
+            "% of a core",
         ),
         Kind(
             "cpu-throttled", "machine", "CPU quota throttling",
-            "The control group's CPU quota stopped the worker: the tail latencies are those of the quota.",
+            "The control group's CPU quota stopped the worker: the tail latencies are those of the quota. Above 5 % of "
+            "the time the cell is disturbed, above 20 % a duet.",
             "Use at most as many --threads as the quota has CPUs, or raise the quota.", "ms",
         ),
         Kind(
@@ -51,7 +54,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "affinity-changed", "machine", "CPU affinity changed",
-            "The set of CPUs that the worker may use changed during the measurement.",
+            "The set of CPUs that the worker may use changed during the measurement: the cell is disturbed.",
             "Do not change cpusets while a measurement runs; measure again.", "CPUs",
         ),
         Kind(
@@ -61,12 +64,13 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "gpu-throttled", "machine", "GPU clocks throttled",
-            "The GPU lowered its clocks (heat, power) for a reason outside the layer under test.",
+            "The GPU lowered its clocks (heat, power) for a reason outside the layer under test. Above 10 % of "
+            "the samples the cell is disturbed, above 50 % a duet.",
             "Improve cooling, or fix the clocks with nvidia-smi -lgc; measure again.", "% of samples",
         ),
         Kind(
             "gpu-clock-drop", "machine", "GPU clock fell",
-            "Early and late samples were taken at different clocks.",
+            "Early and late samples were taken at different clocks. Above 10 % a cell is disturbed, above 20 % a duet.",
             "Warm the GPU up, or fix its clocks with nvidia-smi -lgc.", "%",
         ),
         Kind(
@@ -216,6 +220,11 @@ CATALOGUE: dict[str, Kind] = {
             "environment-unclear", "comparison", "environment of a file unclear",
             "The file's `Environment:` line and its name say different things.",
             "Say it on the command line: k8s=FILE.",
+        ),
+        Kind(
+            "disturbed", "comparison", "DISTURBED cell",
+            "The machine was not quiet while one of the compared cells was measured: there is no verdict.",
+            "Measure that cell again with --wait-quiet, or add --accept-disturbed to let the verdict stand.",
         ),
         Kind(
             "unused-budget", "comparison", "budget not used",

@@ -29,7 +29,8 @@ GKE = "Google Kubernetes Engine"
 PRICE = "Price"
 MACHINE = "Software device, GPU proxy, files of this machine"
 OUTPUT = "Output"
-GROUPS = (LOAD, SETUP, SERVER, VERDICT, TENANTS, PLACE, GKE, PRICE, MACHINE, OUTPUT)
+QUIET = "A quiet machine"
+GROUPS = (LOAD, SETUP, SERVER, VERDICT, QUIET, TENANTS, PLACE, GKE, PRICE, MACHINE, OUTPUT)
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,21 @@ OPTIONS: dict[str, Option] = {
             key="budgets",
             multiple=True,
         ),
+        Option(
+            "wait-quiet",
+            "Wait up to so many minutes until nothing disturbs the machine; else stop with exit code 3.",
+            0.0,
+            QUIET,
+            least=0.0,
+            metavar="MINUTES",
+        ),
+        Option(
+            "accept-disturbed",
+            "A disturbed machine is labelled, but costs no verdict and no exit code.",
+            False,
+            QUIET,
+            variable="GPUTAX_ACCEPT_DISTURBED",
+        ),
         Option("out", "Result directory.", "", OUTPUT, short=True),
         Option("overwrite", "Measure again into a directory that already has results.", False, OUTPUT),
         Option("dry-run", "Show the cells and about how long they take; measure nothing.", False, OUTPUT, short=True),
@@ -265,7 +281,11 @@ def variables_page() -> str:
         "",
         "| variable | option | meaning |",
         "|---|---|---|",
-        *(f"| `{each.variable}` | `--{each.name}` | {each.help} |" for each in VARIABLE_OPTIONS.values()),
+        *(
+            f"| `{each.variable}` | `--{each.name}` | {each.help} |"
+            for each in (*OPTIONS.values(), *VARIABLE_OPTIONS.values())
+            if each.variable
+        ),
         "",
         "## Variables that gputax sets itself",
         "",

@@ -13,7 +13,7 @@ from gputax.plan.techniques import TECHNIQUES
 from gputax.plan.workloads import workload_facts
 from gputax.report.model import Cell, Column, Table, Tone, text_cell
 from gputax.results.documents.comparison import ComparedMetric, Comparison, Resolution
-from gputax.results.documents.run import RunRecord
+from gputax.results.documents.run import Benchmark, RunRecord
 from gputax.results.documents.sharing import SharedRow, SharingRecord
 from gputax.text import DASH, counted, decimals_for, digits, duration, milliseconds, number, percent, signed
 
@@ -85,12 +85,13 @@ def run_table(record: RunRecord) -> Table:
     if offline:
         batches = " / ".join(str(each.batch_size) for each in offline)
         rates = " / ".join(digits(each.throughput_samples_per_sec, 3) for each in offline)
-        rows.append((text_cell(f"offline, batch {batches}"), text_cell(rates), text_cell(""), text_cell("")))
+        label = next(filter(None, map(_label, offline)), "")
+        rows.append((text_cell(f"offline, batch {batches}{label}"), text_cell(rates), text_cell(""), text_cell("")))
     for each in record.cells:
         if each not in offline:
             rows.append(
                 (
-                    text_cell(_scenario(each.scenario) + ("" if each.valid else " (INVALID)")),
+                    text_cell(_scenario(each.scenario) + _label(each)),
                     Cell(number(each.throughput_samples_per_sec), each.throughput_samples_per_sec),
                     Cell(milliseconds(each.latency_p50_ms), each.latency_p50_ms),
                     Cell(milliseconds(each.latency_p90_ms), each.latency_p90_ms),
@@ -101,6 +102,10 @@ def run_table(record: RunRecord) -> Table:
         for each in record.failures
     ]
     return Table("demo_run", "", columns, tuple(rows))
+
+
+def _label(benchmark: Benchmark) -> str:
+    return " (INVALID)" if not benchmark.valid else " (DISTURBED)" if benchmark.disturbed else ""
 
 
 def proxy_table(comparison: Comparison) -> Table:

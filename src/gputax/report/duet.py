@@ -51,12 +51,14 @@ def _table(comparison: Comparison, pair: Pair) -> Table:
         for column in COLUMNS
     )
     what = wording.counted(len(cells), "workload") if several else cells[0]
-    parts = (f"{pair.other.label} vs {pair.base.label}", what, "; ".join(pair.devices), _effort(comparison, pair))
-    rows = tuple(_row(row) for row in pair.rows)
+    parts = [f"{pair.other.label} vs {pair.base.label}", what, "; ".join(pair.devices), _effort(comparison, pair)]
+    parts += ["DISTURBED"] * bool(comparison.disturbed)
+    # Why a disturbed machine has no verdict is said once, among the warnings.
+    rows = tuple(_row(row, doubted=not comparison.disturbed) for row in pair.rows)
     return Table("duet", " · ".join(parts), columns, rows, (NOTE,), grouped=several)
 
 
-def _row(row: Compared) -> tuple[Cell, ...]:
+def _row(row: Compared, *, doubted: bool) -> tuple[Cell, ...]:
     metric = row.metric
     verdict = verdict_cell(metric)
     detail = verdict.detail if wording.finite(metric.overhead_percent) is None else wording.pairs_needed(metric)
@@ -67,7 +69,7 @@ def _row(row: Compared) -> tuple[Cell, ...]:
         Cell(wording.short_overhead(metric)),
         Cell(range_used(metric)),
         Cell(wording.budget(metric)),
-        Cell(verdict.text, verdict.value, detail=detail or _doubt(metric), tone=verdict.tone),
+        Cell(verdict.text, verdict.value, detail=detail or (_doubt(metric) if doubted else ""), tone=verdict.tone),
     )
 
 

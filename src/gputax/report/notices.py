@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from gputax.plan.notices import Notice, Remark, remarks
+from gputax.plan.notices import CATALOGUE, Notice, Remark, remarks
 from gputax.report import wording
 from gputax.report.grouping import run_labels
 from gputax.report.model import Fact
@@ -114,7 +114,12 @@ def remarks_of(sources: Sources) -> tuple[Fact, ...]:
     for run, label in zip(sources.runs, run_labels(sources.runs), strict=True):
         faults += [(label, fact) for fact in _run_faults(run)]
         notices += [(label, warning.notice) for warning in run.record.warnings]
-        notices += _cell_notices(run.record.benchmarks)
+        notices += [
+            (place, notice)
+            for each in run.record.benchmarks
+            for place, notice in _cell_notices([each])
+            if not (each.disturbed and is_about_machine(notice))
+        ]
     for source in sources.comparisons:
         faults += _comparison_faults(source)
         notices += _comparison_notices(source)
@@ -164,12 +169,28 @@ def _run_faults(run: RunSource) -> list[Fact]:
     invalid = [benchmark.name for benchmark in record.benchmarks if not benchmark.valid]
     if invalid:
         found.append(Fact(f"not valid: {wording.joined(invalid)}.", "fail"))
+    found += disturbed_facts((each.name, each.disturbed) for each in record.benchmarks)
     if record.evidence.get("active") is False:
         found.append(NOT_ACTIVE)
     if run.missing:
         names = ", ".join(run.missing[:4]) + (" …" if len(run.missing) > 4 else "")
         found.append(Fact(f"files named in the record are missing, so their charts are too: {names}."))
     return found
+
+
+def is_about_machine(notice: Notice) -> bool:
+    """Whether it is a disturbance of the machine; a cell that is labelled with it need not repeat it."""
+    return notice.code in CATALOGUE and CATALOGUE[notice.code].area == "machine"
+
+
+def disturbed_facts(cells: Iterable[tuple[str, Sequence[str]]]) -> list[Fact]:
+    """Return one line for all cells that were disturbed: how many, the first, and why."""
+    disturbed = [(cell, reasons) for cell, reasons in cells if reasons]
+    if not disturbed:
+        return []
+    first, reasons = disturbed[0]
+    more = f" and {len(disturbed) - 1} more" if len(disturbed) > 1 else ""
+    return [Fact(f"DISTURBED, no verdict: {first}{more}: {'; '.join(reasons)}", "inconclusive")]
 
 
 def _cell_notices(benchmarks: Sequence[Benchmark]) -> list[tuple[str, Notice]]:
@@ -187,7 +208,10 @@ def _worst_of_each(notices: Iterable[tuple[str, Notice]]) -> list[Fact]:
 
 
 def _comparison_faults(source: ComparisonSource) -> list[tuple[str, Fact]]:
-    return [(side.label, NOT_ACTIVE) for side in source.comparison.sides if side.evidence.get("active") is False]
+    sides = source.comparison.sides
+    found = [(side.label, NOT_ACTIVE) for side in sides if side.evidence.get("active") is False]
+    disturbed = source.comparison.disturbed
+    return found + [("DISTURBED, no verdict", Fact(text, "inconclusive")) for text in disturbed]
 
 
 def _comparison_notices(source: ComparisonSource) -> list[tuple[str, Notice]]:
@@ -220,6 +244,8 @@ def _sharing_faults(record: SharingRecord) -> list[Fact]:
                 f"{technique_title(row.technique)} beside {row.aggressor}"
             )
     found += [Fact(f"{wording.some(cells)} not valid: {reason}", "fail") for reason, cells in reasons.items()]
+    found += disturbed_facts((cell.cell, cell.disturbed) for cell in record.cells)
+    found += disturbed_facts((_beside(row), row.disturbed) for row in record.neighbours)
     found += [
         Fact(f"isolation is broken: {technique_title(row.technique)}, {row.check}: {row.text}", "fail")
         for row in record.isolation

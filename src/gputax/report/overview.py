@@ -10,10 +10,11 @@ from gputax.report import wording
 from gputax.report.answers import LayerAnswer
 from gputax.report.charts.overview import overview_chart
 from gputax.report.grouping import Measured
-from gputax.report.model import Chart, Fact, KeyNumber, Overview, OverviewRow
+from gputax.report.model import Chart, Fact, KeyNumber, Overview, OverviewRow, Tone
 from gputax.report.overview_layers import from_to, layer_numbers, layer_rows, layers_title
 from gputax.report.sharing_answers import Experiment, Point, at_most_tenants, slower, technique_title
 from gputax.report.sources import ComparisonSource
+from gputax.results.documents.run import Benchmark
 from gputax.results.documents.sharing import SharedRow
 
 MOST_WORDS = 12
@@ -96,11 +97,13 @@ def cells_title(cells: Sequence[Measured]) -> Fact:
     workloads = list(dict.fromkeys(cell.benchmark.workload for cell in cells))
     labels = list(dict.fromkeys(cell.label for cell in cells))
     invalid = sum(not cell.benchmark.valid for cell in cells)
+    disturbed = sum(bool(cell.benchmark.disturbed) for cell in cells)
     end = f"{invalid} not valid" if invalid else "all valid"
+    end += f", {disturbed} disturbed" if disturbed else ""
     what = workloads[0] if len(workloads) == 1 else wording.counted(len(workloads), "workload")
     where = labels[0] if len(labels) == 1 else wording.counted(len(labels), "environment")
     text = f"{what} on {where}: {wording.counted(len(cells), 'cell')} measured, {end}"
-    return Fact(text, "fail" if invalid else "")
+    return Fact(text, "fail" if invalid else "inconclusive" if disturbed else "")
 
 
 def cell_rows(cells: Sequence[Measured]) -> tuple[str, list[OverviewRow]]:
@@ -128,11 +131,20 @@ def cell_rows(cells: Sequence[Measured]) -> tuple[str, list[OverviewRow]]:
         rows.append(
             OverviewRow(
                 name=name, value=value, low=low, high=high, text=text, tip=f"{name}: {text}; {others}", beside=others,
-                worst="" if benchmark.valid else wording.marked("fail").replace("fail", "not valid"),
-                worst_tone="" if benchmark.valid else "fail",
+                worst=_label(benchmark)[0],
+                worst_tone=_label(benchmark)[1],
             )
         )  # fmt: skip
     return "throughput, samples per second" if by_rate else "p50 latency, ms", rows
+
+
+def _label(benchmark: Benchmark) -> tuple[str, Tone]:
+    """Return what a reader must know before the number: that it is not valid, or was disturbed."""
+    if not benchmark.valid:
+        return wording.marked("fail").replace("fail", "not valid"), "fail"
+    if benchmark.disturbed:
+        return wording.marked("inconclusive").replace("inconclusive", "disturbed"), "inconclusive"
+    return "", ""
 
 
 def cell_numbers(cells: Sequence[Measured]) -> list[KeyNumber]:
@@ -178,6 +190,9 @@ def sharing_title(shared: Sequence[Experiment]) -> Fact:
     points = _at_most(experiment)
     if points:
         point, row = min(points, key=lambda each: each[1].mean_ms.value or 0.0)
+        if any(each.disturbed for each, _ in points):
+            tenants = wording.counted(point.tenants, "tenant")
+            return Fact(f"{tenants} of {workload}: undecided, the machine was disturbed", "inconclusive")
         slowdown = wording.finite(row.slowdown.value)
         if slowdown is None or point.tenants == 1:
             return Fact(f"{workload}: mean latency {wording.number(row.mean_ms.value)} ms under {point.label}")

@@ -144,7 +144,9 @@ def _model_row(cell: Measured) -> tuple[Cell, ...]:
     benchmark = cell.benchmark
     judged = _judgement(benchmark)
     verdict, _, bound = judged.text.partition(" (")
-    detail = "; ".join(filter(None, (judged.detail, bound.rstrip(")"))))
+    # Why cells were disturbed is said once below, and not for each of them.
+    why = "" if benchmark.valid and benchmark.disturbed else judged.detail
+    detail = "; ".join(filter(None, (why, bound.rstrip(")"))))
     rate = _rate_cell(benchmark.throughput_samples_per_sec, _rate_bounds(cell))
     return (
         text_cell(wording.cell_title(benchmark.workload, cell.scenario, benchmark.batch_size, benchmark.tenants)),
@@ -157,10 +159,10 @@ def _model_row(cell: Measured) -> tuple[Cell, ...]:
 
 def _operation_row(benchmark: Benchmark) -> tuple[Cell, ...]:
     latencies = (benchmark.latency_mean_ms, *_percentiles(benchmark))
-    name = benchmark.workload if benchmark.valid else f"{benchmark.workload} INVALID"
+    name = benchmark.workload + (" INVALID" if not benchmark.valid else " DISTURBED" if benchmark.disturbed else "")
     bandwidth = benchmark.bandwidth_gb_per_s
     return (
-        text_cell(name, tone="" if benchmark.valid else "fail"),
+        text_cell(name, tone="fail" if not benchmark.valid else "inconclusive" if benchmark.disturbed else ""),
         text_cell(OPERATIONS[benchmark.workload].title if benchmark.workload in OPERATIONS else ""),
         _figure(benchmark.throughput_samples_per_sec),
         *(_figure(None if value is None else 1e3 * value) for value in latencies),
@@ -230,14 +232,26 @@ def _percentiles(benchmark: Benchmark) -> tuple[float | None, ...]:
 
 def _judgement(benchmark: Benchmark) -> Cell:
     if benchmark.loadgen is None and benchmark.valid:
-        return text_cell("not used", tone="muted")
+        return _disturbed(benchmark) or text_cell("not used", tone="muted")
     text = "VALID" if benchmark.valid else "INVALID"
     if benchmark.latency_bound_ms is not None and benchmark.judged_percentile is not None:
         text += f" (p{100 * benchmark.judged_percentile:g} ≤ {benchmark.latency_bound_ms:g} ms)"
     if benchmark.valid:
-        return text_cell(text)
+        return _disturbed(benchmark, text) or text_cell(text)
     return text_cell(
         text, detail="; ".join(benchmark.loadgen.invalid_reasons if benchmark.loadgen else ()), tone="fail"
+    )
+
+
+def _disturbed(benchmark: Benchmark, verdict: str = "") -> Cell | None:
+    """Return the label of a cell that was measured on a disturbed machine, behind LoadGen's verdict if there is one."""
+    if not benchmark.disturbed:
+        return None
+    valid, opened, bound = verdict.partition(" (")
+    return text_cell(
+        " ".join(filter(None, (valid, "DISTURBED"))) + opened + bound,
+        detail="; ".join(benchmark.disturbed),
+        tone="inconclusive",
     )
 
 

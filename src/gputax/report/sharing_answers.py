@@ -35,6 +35,8 @@ class Point:
     """None where no repeat counts."""
     reasons: tuple[str, ...] = ()
     """Why repeats of it do not count, or were not measured."""
+    disturbed: bool = False
+    """A repeat was measured on a disturbed machine, which the user did not accept: it is not ranked."""
 
     @property
     def label(self) -> str:
@@ -140,7 +142,13 @@ def _points(record: SharingRecord) -> tuple[Point, ...]:
     order = list(planned) if isinstance(planned, list | tuple) else []
     order += [technique for technique, _ in (*rows, *refused)]
     return tuple(
-        Point(technique, tenants, rows.get((technique, tenants)), _once(refused.get((technique, tenants), ())))
+        Point(
+            technique,
+            tenants,
+            row := rows.get((technique, tenants)),
+            _once(refused.get((technique, tenants), ())),
+            row is not None and bool(row.disturbed) and not record.accepts_disturbed,
+        )
         for technique, tenants in sorted({*rows, *refused}, key=lambda key: (order.index(key[0]), key[1]))
     )
 
@@ -160,6 +168,7 @@ ONLY = "the only figure"
 HIGHER = "higher"
 NOT_DISTINGUISHABLE = "not distinguishable"
 NO_INTERVAL = "no interval"
+DISTURBED = "DISTURBED"
 
 SHARING_QUESTION = "What does a tenant get when the device is shared?"
 NEIGHBOURS_QUESTION = "What does a neighbour cost a tenant?"
@@ -197,6 +206,8 @@ def ranked(points: Sequence[Point]) -> list[tuple[Point, SharedRow, str]]:
     """Return the points with figures by mean latency, each with its standing against the lowest."""
     known = [(point, point.row) for point in points if point.row is not None]
     known.sort(key=lambda each: each[1].mean_ms.value or 0.0)
+    if any(point.disturbed for point, _ in known):
+        return [(point, row, DISTURBED) for point, row in known]
     first = LOWEST if len(known) > 1 else ONLY
     return [
         (point, row, first if i == 0 else standing(row.mean_ms, known[0][1].mean_ms))
@@ -224,6 +235,10 @@ def _sharing(experiment: Experiment, place: str) -> Fact:
     most = max(point.tenants for point in experiment.points)
     if most > points[0].tenants:
         lost += f"; with {most} tenants no technique has a valid figure"
+    if order[0][2] == DISTURBED:
+        told = wording.joined([_short(point, row) for point, row, _ in order])
+        text = f"{tenants} of {place}: {told}; undecided, the machine was disturbed{lost}."
+        return Fact(text, "inconclusive")
     return Fact(f"{tenants} of {place}: {_compared(order)}{lost}.")
 
 
@@ -267,18 +282,20 @@ def _growth(row: SharedRow) -> str:
 
 def _neighbours(experiment: Experiment, place: str) -> Fact:
     record = experiment.record
-    rows = [row for row in record.neighbours if row.valid and wording.finite(row.slowdown_percent.value) is not None]
+    known = [row for row in record.neighbours if row.valid and wording.finite(row.slowdown_percent.value) is not None]
+    rows = [row for row in known if record.accepts_disturbed or not row.disturbed]
     techniques = dict.fromkeys(row.technique for row in rows)
     worst = {name: _worst([row for row in rows if row.technique == name]) for name in techniques}
     texts = [text for text in worst.values() if text]
     silent = [technique_title(name) for name, text in worst.items() if not text]
     parts = [f"slowed most {wording.joined(texts)}"] if texts else []
     parts += [f"no measurable slowdown under {wording.joined(silent)}"] if silent else []
-    if record.neighbours and not rows:
+    parts += [f"{len(known) - len(rows)} undecided, the machine was disturbed"] if len(known) > len(rows) else []
+    if record.neighbours and not known:
         parts.append("no valid figure")
     text, failed = _isolation(experiment)
     parts += [text] if text else []
-    broken = failed or (record.neighbours and not rows)
+    broken = failed or (record.neighbours and not known)
     return Fact(f"{place} beside a neighbour: {'; '.join(parts)}.", "fail" if broken else "")
 
 

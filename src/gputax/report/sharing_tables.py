@@ -7,7 +7,15 @@ from dataclasses import replace
 
 from gputax.report import wording
 from gputax.report.model import Cell, Column, Table, text_cell
-from gputax.report.sharing_answers import NOT_DISTINGUISHABLE, Experiment, Point, at_most_tenants, is_stand_in, ranked
+from gputax.report.sharing_answers import (
+    DISTURBED,
+    NOT_DISTINGUISHABLE,
+    Experiment,
+    Point,
+    at_most_tenants,
+    is_stand_in,
+    ranked,
+)
 from gputax.results.documents.sharing import SharedFigure, SharedRow
 from gputax.text import digits, percent
 
@@ -181,7 +189,7 @@ def _answer_row(point: Point, standing: str) -> tuple[Cell, ...]:
         technique,
         entitlement,
         *_figures(point, (MEAN,)),
-        text_cell(standing, tone="inconclusive" if standing == NOT_DISTINGUISHABLE else ""),
+        text_cell(standing, tone="inconclusive" if standing in (NOT_DISTINGUISHABLE, DISTURBED) else ""),
         *_figures(point, ANSWER_FIGURES, first=Cell(wording.DASH), short=SHORT),
     )
 

@@ -150,8 +150,12 @@ def _runs_sentence(sources: Sources, cells: Sequence[Measured]) -> Fact:
     environments = list(dict.fromkeys(run.record.environment for run in sources.runs))
     invalid = sum(not cell.benchmark.valid for cell in cells)
     failed = sum(len(run.record.failures) for run in sources.runs)
+    disturbed = sum(bool(cell.benchmark.disturbed) for cell in cells)
     text = f"{wording.counted(len(cells), 'cell')} measured in {wording.joined(environments)}"
     trouble = [f"{count} {word}" for count, word in ((invalid, "not valid"), (failed, "failed")) if count]
+    if disturbed:
+        told = ", ".join([*(trouble or ["all valid"]), f"{disturbed} DISTURBED"])
+        return Fact(f"{text}; {told}.", "fail" if trouble else "inconclusive")
     return Fact(f"{text}; {', '.join(trouble)}." if trouble else f"{text}, all valid.", "fail" if trouble else "")
 
 

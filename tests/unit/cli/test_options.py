@@ -13,7 +13,7 @@ import pytest
 from gputax.cli.main import main
 from gputax.cli.options import Declared, Verb, options, variable_options
 from gputax.cli.verbs import GROUPED, VERBS, app
-from gputax.plan.options import GROUPS, OWN_VARIABLES, VARIABLE_OPTIONS, variables_page
+from gputax.plan.options import GROUPS, OPTIONS, OWN_VARIABLES, VARIABLE_OPTIONS, variables_page
 
 REPOSITORY = Path(__file__).parents[3]
 MEASURING = ("run", "duet", "share", "doctor")
@@ -86,7 +86,8 @@ def test_every_variable_in_the_sources_is_declared() -> None:
             if path.suffix in endings and "build" not in path.parts:
                 found |= set(re.findall(r"\bGPUTAX_[A-Z_]*[A-Z]\b", path.read_text()))
     guards = {name for name in found if name.endswith("_H")}
-    assert found - guards == {each.variable for each in VARIABLE_OPTIONS.values()} | set(OWN_VARIABLES)
+    options = {each.variable for each in (*OPTIONS.values(), *VARIABLE_OPTIONS.values()) if each.variable}
+    assert found - guards == options | set(OWN_VARIABLES)
 
 
 def test_the_page_of_variables_is_written_from_the_declarations() -> None:

@@ -139,4 +139,4 @@ def test_the_exit_code_tells_a_pipeline_of_walls_that_do_not_hold(changes: dict[
         gputax_version="0", timestamp="t", complete=True, plan_id="p", plan={}, place="bare", workload="w",
         device_label="CPU", **changes,
     )  # fmt: skip
-    assert exit_code(record) == code
+    assert exit_code(record, accept_disturbed=False) == code

@@ -31,7 +31,8 @@ def comparison_of(
 ) -> Comparison:
     """Judge every part and put all of them into one document."""
     doubt = doubt_of(a, b)
-    judged = {workload: judge_duet(_question(request, workload, a, doubt), data) for workload, data in parts.items()}
+    asked = "" if request.accept_disturbed else doubt
+    judged = {workload: judge_duet(_question(request, workload, a, asked), data) for workload, data in parts.items()}
     found: Resolution | None = resolution(control) if control else None
     warnings = [
         WarningRecord(code=each.code, text=_of_part(workload, each.text, parts), value=each.value)
@@ -65,6 +66,7 @@ def comparison_of(
         resolution=found,
         pair_series=tuple(part.series for part in judged.values()),
         settings=_settings(request, parts),
+        disturbed=(doubt,) if doubt else (),
         warnings=tuple(warnings),
     )
 
@@ -92,6 +94,9 @@ def busy_hosts(a: WorkerSide, b: WorkerSide) -> list[WarningRecord]:
 
 def doubt_of(a: WorkerSide, b: WorkerSide) -> str:
     """Return why no verdict is allowed, or "": an artefact of -29 % must not become a pass."""
+    for side in (a, b):
+        if side.disturbed:  # both sides are usually on one machine: the first is enough
+            return f"{side.spec.label}: {'; '.join(side.disturbed)}"
     busiest = max(side.others_percent_of_core for side in (a, b))
     if busiest <= Limits().others_percent_of_core or not _scheduled_apart(a, b):
         return ""

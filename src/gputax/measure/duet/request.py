@@ -33,6 +33,9 @@ class DuetRequest:
     workloads: tuple[str, ...] = ()
     """Several operations of `micro`, which share the time; the sides are set up for the first."""
 
+    accept_disturbed: bool = False
+    """Verdicts stand although the machine was disturbed; the label stays."""
+
     @property
     def parts(self) -> tuple[str, ...]:
         """The workloads to measure, in order."""

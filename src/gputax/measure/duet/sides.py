@@ -25,8 +25,15 @@ from gputax.plan.driver import driver_choice
 from gputax.plan.environment import PROXY, EnvironmentName
 from gputax.plan.load import Load
 from gputax.plan.micro import is_micro
+from gputax.plan.notices import Notice
 from gputax.plan.options import EnvironmentOptions
-from gputax.worker.probes.disturbance import BUSY_NEIGHBOURS
+from gputax.worker.probes.disturbance import (
+    BUSY_NEIGHBOURS,
+    PAIR_LIMITS,
+    beyond,
+    in_most,
+    reasons,
+)
 
 CLOSED_LOOPS = ("single-stream", "multi-stream", "saturate")
 PILOT_S, MICRO_PILOT_S = 1.0, 0.1
@@ -58,6 +65,7 @@ class WorkerSide:
         self._environment = environment_named(spec.environment, driver_choice(spec.setup), places, spec.options)
         self._evidence = Evidence()
         self._others_percent: list[float] = []
+        self._beyond: list[list[Notice]] = []
         self.load_for: LoadForSeed | None = None
         self._session = self._started()
         self.pilot = self._piloted()
@@ -78,8 +86,16 @@ class WorkerSide:
 
         Creating a pod is such a load for a moment. The work of a proxy does not count as other load.
         """
-        behind_proxy = PROXY in EnvironmentName.parse(self.spec.environment).layers
-        return 0.0 if behind_proxy else statistics.median(self._others_percent)
+        return 0.0 if self._behind_proxy else statistics.median(self._others_percent)
+
+    @property
+    def disturbed(self) -> tuple[str, ...]:
+        """Why the machine was not quiet enough even for pairs: beyond the limits in more than half of the pilots."""
+        return reasons(in_most(self._beyond))
+
+    @property
+    def _behind_proxy(self) -> bool:
+        return PROXY in EnvironmentName.parse(self.spec.environment).layers
 
     def evidence(self) -> Evidence:
         """The last evidence that the environment was active."""
@@ -133,8 +149,12 @@ class WorkerSide:
     def _piloted(self) -> Pilot:
         # A model's caches and clocks need a second to settle; an operation of microseconds needs a tenth of that.
         pilot = self._session.pilot(self._batch, MICRO_PILOT_S if is_micro(self.spec.setup.workload) else PILOT_S)
-        busy = (each.value for each in self._session.pilot_notices if each.code == BUSY_NEIGHBOURS)
+        observed = self._session.pilot_observation
+        assert observed is not None
+        busy = (each.value for each in observed.notices if each.code == BUSY_NEIGHBOURS)
         self._others_percent.append(next(busy, None) or 0.0)
+        expected = (BUSY_NEIGHBOURS,) if self._behind_proxy else ()
+        self._beyond.append(beyond(observed.telemetry, PAIR_LIMITS, expected))
         return pilot
 
     def _started(self) -> WorkerSession:

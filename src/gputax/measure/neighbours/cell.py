@@ -23,6 +23,7 @@ from gputax.plan.neighbours import AggressorKind
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import SharePlan, Technique
 from gputax.sharing.place import SharedPlace, Tenant
+from gputax.worker.probes.disturbance import PAIR_LIMITS, beyond, in_most, reasons
 
 # Delay from the clock query to the start: both workers must have read their loads and opened their telemetry.
 RELEASE_S = 0.3
@@ -42,10 +43,17 @@ class CellResult:
     evidences: list[Evidence] = field(default_factory=list)
     """Evidence of the technique over both tenants, after each restart."""
     notices: list[Notice] = field(default_factory=list)
+    beyond: list[list[Notice]] = field(default_factory=list)
+    """What disturbed each slot alone beyond the limits of pairs."""
     crash: CrashOutcome | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     described: Described = field(default_factory=Described)
     aggressor_facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def disturbed(self) -> tuple[str, ...]:
+        """Why the machine was not quiet enough even for pairs: beyond the limits in more than half of the slots."""
+        return reasons(in_most(self.beyond))
 
     def reasons(self) -> list[str]:
         """Return why the technique is not proven; without evidence there is no result."""
@@ -76,7 +84,7 @@ def measure_beside(
         left = f", about {left_s:.0f} s more" if restart > 1 else ""
         view.phase(f"{kind}: {restart} of {plan.repeats}{left}")
         victim, aggressor = place.tenants(technique, 2, parts_of(plan), plan.setup)
-        with _Restart(restart, victim, aggressor, kind, plan) as both:
+        with _Restart(restart, victim, aggressor, kind, plan, technique) as both:
             for number, beside in enumerate(slot_order(restart)):
                 if not both.run_slot(number, beside=beside):
                     break
@@ -84,6 +92,7 @@ def measure_beside(
                 both.prove(place, technique, result)
             result.slots += both.slots
             result.notices += both.notices
+            result.beyond += both.beyond
             result.facts, result.described = both.victim.facts, both.victim.described
             if both.loop is not None:
                 crashes.append(both.outcome())
@@ -96,11 +105,20 @@ def measure_beside(
 class _Restart:
     """Both workers, from start to stop."""
 
-    def __init__(self, restart: int, victim: Tenant, aggressor: Tenant, kind: AggressorKind, plan: SharePlan) -> None:
-        self._restart, self._plan = restart, plan
+    def __init__(
+        self,
+        restart: int,
+        victim: Tenant,
+        aggressor: Tenant,
+        kind: AggressorKind,
+        plan: SharePlan,
+        technique: Technique,
+    ) -> None:
+        self._restart, self._plan, self._technique = restart, plan, technique
         self._aggressor_tenant, self._kind = aggressor, kind
         self.slots: list[VictimSlot] = []
         self.notices: list[Notice] = []
+        self.beyond: list[list[Notice]] = []
         self.victim_error = ""
         self.loop: CrashLoop | None = None
         self._worker: AggressorWorker | None = None
@@ -153,6 +171,7 @@ class _Restart:
         self.slots.append(slot)
         if not beside:  # with a neighbour, the notice about other processes would be about the neighbour itself
             self.notices += observation.notices
+            self.beyond.append(beyond(observation.telemetry, PAIR_LIMITS, self._technique.expected_notices))
         return self.loop is None or not self.loop.new_tenant_error
 
     def _observed(self, *, beside: bool) -> tuple[Observation, tuple[int, int] | None]:

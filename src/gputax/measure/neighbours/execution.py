@@ -49,6 +49,7 @@ class NeighboursRequest:
     overwrite: bool = False
     optional: bool = False
     """The techniques were not named: one that is impossible here is skipped with a warning instead of refused."""
+    accept_disturbed: bool = False
 
     @property
     def kinds(self) -> tuple[AggressorKind, ...]:
@@ -107,6 +108,7 @@ class _Neighbours:
         with experiment.running(self._shown, self._place):
             experiment.update(
                 command=request.command or experiment.record.command,
+                accepts_disturbed=request.accept_disturbed,
                 warnings=self._skipped.warnings(experiment.record.warnings),
             )
             for name in self._skipped.remaining:
@@ -143,6 +145,7 @@ class _Neighbours:
             victim = f"{plan.setup.workload}, {self._request.victim}"
             pairs, notices = pairs_of(result.slots), _once(result.notices)
             row = neighbour_row(technique.name, victim, kind, pairs, notices, reasons=result.reasons())
+            row = row.model_copy(update={"disturbed": result.disturbed})
             neighbours, valid = (*neighbours, row), row.valid
             self._view.phase(_line(cell, row.slowdown_percent.value, valid=row.valid))
         experiment.update(isolation=isolation, neighbours=neighbours)

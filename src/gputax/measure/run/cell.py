@@ -23,10 +23,12 @@ from gputax.measure.sizing import (
 from gputax.measure.summary import Figures, clock_agreement, latencies_ns, summarise
 from gputax.measure.view import RunView
 from gputax.plan.cells import Cell
+from gputax.plan.environment import PROXY, EnvironmentName
 from gputax.plan.notices import Notice
 from gputax.results.importers.loadgen import LoadGenLog, parse_detail
 from gputax.stats.percentiles import floor_for
 from gputax.text import digits
+from gputax.worker.probes.disturbance import BUSY_NEIGHBOURS, CELL_LIMITS, beyond, reasons
 
 # A result with one of these notices is invalid.
 SPOILING = ("clock-jump", "no-evidence")
@@ -67,6 +69,12 @@ class Measured:
         """Whether the result is valid: LoadGen says VALID, the clock did not jump, the layer was active."""
         spoilt = any(notice.code in SPOILING for notice in self.notices)
         return (self.log is None or self.log.valid) and not spoilt
+
+    @property
+    def disturbed(self) -> tuple[str, ...]:
+        """Why the machine was not quiet enough for a verdict; a GPU proxy beside the worker is expected to work."""
+        proxied = PROXY in EnvironmentName.parse(self.cell.environment).layers
+        return reasons(beyond(self.observation.telemetry, CELL_LIMITS, (BUSY_NEIGHBOURS,) if proxied else ()))
 
     def proven(self, evidence: Evidence) -> Measured:
         """Return the cell with its evidence; without evidence of the layer the result is invalid."""

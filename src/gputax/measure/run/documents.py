@@ -94,6 +94,7 @@ def benchmark_document(
         over_bound_share=measured.over_bound_share,
         loadgen=_verdict(measured),
         valid=measured.valid,
+        disturbed=measured.disturbed,
         rate_source=measured.rate_source or None,
         attempts=tuple(RateAttempt(**dataclasses.asdict(each)) for each in measured.attempts),
         throughput_half_width_percent=figures.throughput_half_width_percent,

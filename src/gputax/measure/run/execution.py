@@ -145,6 +145,7 @@ class Run:
                 p90_ms=benchmark.latency_p90_ms,
                 p99_ms=benchmark.latency_p99_ms,
                 valid=benchmark.valid,
+                disturbed=bool(benchmark.disturbed),
             )
         )
 

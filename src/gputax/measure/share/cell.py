@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gputax.environments.evidence import Evidence
 from gputax.errors import CellError, ResultsError
 from gputax.measure.share.group import Proof, Released, TenantGroup
-from gputax.measure.share.notices import cell_notices, stretched_text
+from gputax.measure.share.notices import cell_disturbed, cell_notices, stretched_text
 from gputax.measure.view import RunView
 from gputax.plan.load import Load
 from gputax.plan.notices import Notice
@@ -48,6 +48,7 @@ class SharedMeasurement:
     facts: tuple[Mapping[str, Any], ...]
     switched: Switched
     notices: tuple[Notice, ...]
+    disturbed: tuple[str, ...] = ()
     ended_s: float = 0.0
     """When the window ended, as Unix time."""
 
@@ -150,6 +151,7 @@ def judge(
         facts=facts,
         switched=switched,
         notices=cell_notices(plan, cell, released, proof, evidence, facts, window, each),
+        disturbed=cell_disturbed(cell, released),
         ended_s=(window.end_ns + released.unix_ns) / 1e9,
     )
 

@@ -111,6 +111,7 @@ def shared_cell_document(measured: SharedMeasurement, started_at: str, session: 
         evidence={**measured.evidence.to_dict(), "switched": dict(measured.switched.facts)},
         switched_s=measured.switched.seconds,
         valid=measured.valid,
+        disturbed=measured.disturbed,
         warnings=with_notices((), measured.notices),
     )
 
@@ -139,6 +140,7 @@ def _row(repeats: Sequence[SharedCell], alone: Sequence[SharedCell]) -> SharedRo
         technique=first.technique,
         tenants=first.tenants,
         repeats=len(repeats),
+        disturbed=sum(bool(cell.disturbed) for cell in repeats),
         entitlement=" / ".join(dict.fromkeys(result.entitlement for result in results)),
         entitlement_share=shares.pop() if len(shares) == 1 else None,
         mean_ms=_figure(replicated([cell.mean_ms for cell in repeats])),
@@ -182,4 +184,5 @@ def shown_figures(measured: SharedMeasurement, device: str) -> CellFigures:
         p90_ms=together.p90_ms,
         p99_ms=together.p99_ms,
         valid=measured.valid,
+        disturbed=bool(measured.disturbed),
     )

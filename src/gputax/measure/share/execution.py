@@ -42,6 +42,7 @@ class ShareRequest:
     """The techniques were not named: one that is impossible here is skipped with a warning instead of refused."""
     stall_timeout_s: float = 0.0
     prometheus: str = ""
+    accept_disturbed: bool = False
 
 
 def measure_sharing(request: ShareRequest, place: SharedPlace, view: RunView) -> SharingRecord:
@@ -81,6 +82,7 @@ class ShareRun:
         done = experiment.done
         with experiment.running(shown, self._place):
             self._note_skipped()
+            experiment.update(accepts_disturbed=self._request.accept_disturbed)
             self._ask_prometheus()
             for number, cell in enumerate(cells, start=1):
                 if cell.id not in done and cell.technique not in self._skipped:

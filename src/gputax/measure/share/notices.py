@@ -11,7 +11,7 @@ from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
 from gputax.stats.shared import Served, Window, jain_index
 from gputax.text import digits
-from gputax.worker.probes.disturbance import Limits
+from gputax.worker.probes.disturbance import CELL_LIMITS, Limits, beyond, others_limit, reasons
 
 ENOUGH_OVERLAP = 0.9
 EVEN_JAIN = 0.95
@@ -82,7 +82,9 @@ def _stretched(plan: SharePlan, released: Released) -> Iterator[Notice]:
         yield Notice("window-stretched", text, load.min_duration_s)
 
 
-def _foreign_load(cell: ShareCell, released: Released) -> Iterator[Notice]:
+def _foreign_load(
+    cell: ShareCell, released: Released, limit: float = Limits().others_percent_of_core
+) -> Iterator[Notice]:
     """Warn if processes other than the tenants used their cores: total use minus the tenants' own use.
 
     A single tenant's worker already reports this. A GPU proxy is neither a tenant nor foreign, so only the stand-ins,
@@ -91,11 +93,27 @@ def _foreign_load(cell: ShareCell, released: Released) -> Iterator[Notice]:
     if cell.tenants == 1 or not TECHNIQUES[cell.technique].stand_in:
         return
     percent = foreign_percent_of_core([each.telemetry for each in released.observations])
-    limit = Limits().others_percent_of_core
     if percent is not None and percent > limit:
         text = f"Processes other than the tenants used {percent:.0f} % of one core on the tenants' CPUs"
         reason = "they take cache and CPU time from the measurement."
         yield Notice("foreign-load", f"{text} (limit {limit:g} %): {reason}", percent)
+
+
+def cell_disturbed(cell: ShareCell, released: Released) -> tuple[str, ...]:
+    """Return why the machine was not quiet enough: what any tenant met beyond the limits, and load of other processes.
+
+    What tenants do to each other is under test, and so is what the technique does by design.
+    """
+    expected = _expected(cell)
+    telemetries = [each.telemetry for each in released.observations]
+    found = [notice for series in telemetries for notice in beyond(series, CELL_LIMITS, expected)]
+    worst = {notice.code: notice for notice in sorted(found, key=lambda each: abs(each.value or 0.0))}
+    cpus = (telemetries[0].get("allowed_cpus") or [1])[0]
+    return reasons((*worst.values(), *_foreign_load(cell, released, others_limit(CELL_LIMITS, cpus or 1))))
+
+
+def _expected(cell: ShareCell) -> set[str]:
+    return (EXPECTED if cell.tenants > 1 else set()) | set(TECHNIQUES[cell.technique].expected_notices)
 
 
 def foreign_percent_of_core(telemetries: Sequence[Mapping[str, Any]]) -> float | None:
@@ -125,7 +143,7 @@ def _notices(cell: ShareCell, released: Released, window: Window, proof: Proof, 
             f"all tenants ran together for {100 * window.overlap_share:.0f} % of the cell's time; the rest is dropped"
         )
         found.append(Notice("little-overlap", text, window.overlap_share))
-    expected = (EXPECTED if cell.tenants > 1 else set()) | set(TECHNIQUES[cell.technique].expected_notices)
+    expected = _expected(cell)
     worst: dict[str, Notice] = {}
     for observation in released.observations:
         for notice in observation.notices:

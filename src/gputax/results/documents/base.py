@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict
 
 from gputax.plan.notices import Notice
 
+DISTURBED = "why the machine was not quiet: each disturbance with its limit; empty if none was beyond it"
+
 
 class Document(BaseModel):
     """Frozen, and strict about keys: a misspelt key in a file is an error."""

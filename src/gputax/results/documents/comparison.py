@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from gputax.results.documents.base import Document, WarningRecord
+from gputax.results.documents.base import DISTURBED, Document, WarningRecord
 
 COMPARISON_NAME = "comparison.json"
 RESOLUTION_NAME = "resolution.json"
@@ -112,4 +112,5 @@ class Comparison(Document):
     resolution: Resolution | None = None
     pair_series: tuple[PairSeries, ...] = ()
     settings: dict[str, Any] = Field(default_factory=dict, description="slot, drop rule, restarts, seeds, stopping")
+    disturbed: tuple[str, ...] = Field(default=(), description=f"duet: {DISTURBED}")
     warnings: tuple[WarningRecord, ...] = ()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gputax.plan.cells import repetition_name
-from gputax.results.documents.base import Document, Failure, WarningRecord
+from gputax.results.documents.base import DISTURBED, Document, Failure, WarningRecord
 
 RECORD_NAME = "benchmark_results.json"
 
@@ -90,6 +90,7 @@ class Benchmark(Document):
     session: int = Field(default=1, description="which start of the command measured it; more than 1 after a resume")
     loadgen: LoadGenVerdict | None = None
     valid: bool
+    disturbed: tuple[str, ...] = Field(default=(), description=DISTURBED)
     load: dict[str, Any]
     started_at: str
     warmup_s: float
@@ -117,6 +118,8 @@ def mean_of_repeats(measured: Sequence[Benchmark]) -> RepeatedBenchmark:
     times = [1.0 / each.throughput_samples_per_sec for each in measured if each.throughput_samples_per_sec > 0.0]
     warnings = dict.fromkeys(warning for each in measured for warning in each.warnings)
     invalid = next((each for each in measured if not each.valid), first)
+    disturbed = [each.disturbed for each in measured if each.disturbed]
+    share = f"{len(disturbed)} of {len(measured)} repeats"
     bandwidth = first.bytes_per_run / (1e6 * means["latency_mean_ms"]) if first.bytes_per_run else None
     values = dict(first) | means
     values |= {
@@ -129,6 +132,7 @@ def mean_of_repeats(measured: Sequence[Benchmark]) -> RepeatedBenchmark:
         "queries": sum(each.queries for each in measured),
         "samples": sum(each.samples for each in measured),
         "valid": all(each.valid for each in measured),
+        "disturbed": (f"{share}: {'; '.join(disturbed[0])}",) if disturbed else (),
         "loadgen": invalid.loadgen,
         "evidence": invalid.evidence,
         "warnings": tuple(warnings),

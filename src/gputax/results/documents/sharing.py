@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gputax.errors import ResultsError
-from gputax.results.documents.base import Document, Failure, WarningRecord
+from gputax.results.documents.base import DISTURBED, Document, Failure, WarningRecord
 from gputax.text import printable
 
 SHARING_NAME = "sharing.json"
@@ -66,6 +66,7 @@ class SharedCell(Document):
     switched_s: float | None = Field(default=None, description="how long the switch to the technique took before it")
     cross_check: CrossCheck | None = None
     valid: bool
+    disturbed: tuple[str, ...] = Field(default=(), description=DISTURBED)
     warnings: tuple[WarningRecord, ...] = ()
 
 
@@ -82,6 +83,7 @@ class SharedRow(Document):
     technique: str
     tenants: int
     repeats: int
+    disturbed: int = Field(default=0, description="how many of these repeats were measured on a disturbed machine")
     entitlement: str
     entitlement_share: float | None = None
     mean_ms: SharedFigure
@@ -107,6 +109,7 @@ class NeighbourRow(Document):
     p99_slowdown_percent: SharedFigure | None = None
     errors: int = 0
     valid: bool = True
+    disturbed: tuple[str, ...] = Field(default=(), description=DISTURBED)
     warnings: tuple[WarningRecord, ...] = ()
 
 
@@ -140,6 +143,7 @@ class SharingRecord(Document):
     claim: str = ""
     fingerprint: dict[str, Any] = Field(default_factory=dict)
     cells: tuple[SharedCell, ...] = ()
+    accepts_disturbed: bool = Field(default=False, description="disturbed cells were accepted: they may be ranked")
     rows: tuple[SharedRow, ...] = ()
     neighbours: tuple[NeighbourRow, ...] = ()
     isolation: tuple[IsolationRow, ...] = ()

@@ -95,6 +95,7 @@ def _cell(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> So
         conditions=record_conditions(record, benchmark),
         valid=benchmark.valid and proven,
         invalid_reasons=tuple(reasons),
+        disturbed=tuple(printable(reason) for reason in benchmark.disturbed),
         claim=printable(benchmark.claim),
         notices=tuple(notices),
         load_samples=load,

@@ -56,6 +56,8 @@ class SourceCell:
     conditions: Conditions = field(default_factory=dict)
     valid: bool = True
     invalid_reasons: tuple[str, ...] = ()
+    disturbed: tuple[str, ...] = ()
+    """Why its machine was not quiet enough for a verdict."""
     claim: str = ""
     notices: tuple[Notice, ...] = ()
     load_samples: Callable[[], CellSamples] | None = None

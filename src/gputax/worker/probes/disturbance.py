@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gputax.plan.notices import Notice
@@ -23,17 +24,67 @@ BUSY_NEIGHBOURS = "busy-neighbours"
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits above which a disturbance gets a notice."""
+    """Limits above which a disturbance gets a notice; `CELL_LIMITS` and `PAIR_LIMITS` are those of a disturbed cell."""
 
     steal_percent: float = 1.0
     others_percent_of_core: float = 10.0
+    others_percent_of_cpus: float = 0.0
+    """Of all CPUs that the worker may use: the larger of the two limits holds, so that a large machine may do more."""
     tick_floor_ms: float = 30.0
     """/proc/stat counts in ticks of 10 ms; fewer than three of them may be rounding."""
+    throttled_percent: float = 0.0
+    gpu_throttled_percent: float = 0.0
     jump_ms: float = 5.0
     slew: float = 0.001
     clock_drop_percent: float = 5.0
+    swapped_mb_per_s: float = 1.0
     busy_gpu_percent: float = 50.0
     """Clocks count only while the GPU is at least this busy: an idle GPU lowers them by design."""
+
+
+# A cell beyond these is disturbed: no verdict comes from it. Virtual machines have 1 to 3 % of steal all the time.
+CELL_LIMITS = Limits(
+    steal_percent=5.0,
+    others_percent_of_core=25.0,
+    others_percent_of_cpus=5.0,
+    throttled_percent=5.0,
+    gpu_throttled_percent=10.0,
+    clock_drop_percent=10.0,
+)
+# Both halves of a pair meet the same disturbance, so it widens the interval and shifts it little. Beyond these, others
+# have more of the machine than the measurement has, and what a layer costs there is not what it costs.
+PAIR_LIMITS = Limits(
+    steal_percent=20.0,
+    others_percent_of_core=50.0,
+    others_percent_of_cpus=60.0,
+    throttled_percent=20.0,
+    gpu_throttled_percent=50.0,
+    clock_drop_percent=20.0,
+)
+
+
+def beyond(series: TelemetrySeries, limits: Limits, expected: Collection[str] = ()) -> list[Notice]:
+    """Return the disturbances that take a verdict away, except the codes that are expected by design.
+
+    A clock that jumped makes a cell invalid, and a GPU that others have open may be idle: neither is among them.
+    """
+    return [notice for rule in DISTURBING for notice in rule(series, limits) if notice.code not in expected]
+
+
+def reasons(notices: Iterable[Notice]) -> tuple[str, ...]:
+    """Return each disturbance as one clause with its limit."""
+    texts = (notice.text.partition(": ")[0] for notice in notices)
+    return tuple(dict.fromkeys(text[0].lower() + text[1:] for text in texts))
+
+
+def in_most(spans: Sequence[Sequence[Notice]]) -> list[Notice]:
+    """Return the disturbances of more than half of the spans, each kind once with its worst value."""
+    worst: dict[str, Notice] = {}
+    for notice in (each for span in spans for each in span):
+        if notice.code not in worst or abs(notice.value or 0.0) > abs(worst[notice.code].value or 0.0):
+            worst[notice.code] = notice
+    counts = Counter(code for span in spans for code in {notice.code for notice in span})
+    return [notice for code, notice in worst.items() if 2 * counts[code] > len(spans)]
 
 
 def disturbances(
@@ -74,19 +125,25 @@ def _steal(series: TelemetrySeries, limits: Limits) -> Iterator[Notice]:
 
 
 def _others(series: TelemetrySeries, limits: Limits) -> Iterator[Notice]:
-    percent, others = others_percent_of_core(series), _known(series, "others_ms")
-    if percent is not None and percent > limits.others_percent_of_core and others[-1] >= limits.tick_floor_ms:
+    percent, others, cpus = others_percent_of_core(series), _known(series, "others_ms"), _known(series, "allowed_cpus")
+    limit = others_limit(limits, cpus[0] if cpus else 1.0)
+    if percent is not None and percent > limit and others[-1] >= limits.tick_floor_ms:
         yield Notice(
             BUSY_NEIGHBOURS,
             f"Other processes used {percent:.0f} % of one core on this worker's CPUs (limit"
-            f" {limits.others_percent_of_core:g} %): they take cache and CPU time from the measurement.",
+            f" {limit:g} %): they take cache and CPU time from the measurement.",
             percent,
         )
 
 
-def _throttled(series: TelemetrySeries, _: Limits) -> Iterator[Notice]:
+def others_limit(limits: Limits, cpus: float) -> float:
+    """Return the limit on other processes in percent of one core, for a worker that may use so many CPUs."""
+    return max(limits.others_percent_of_core, limits.others_percent_of_cpus * cpus)
+
+
+def _throttled(series: TelemetrySeries, limits: Limits) -> Iterator[Notice]:
     throttled, periods = _known(series, "throttled_ms"), _known(series, "throttled_periods")
-    if throttled and throttled[-1] > 0:
+    if throttled and throttled[-1] > limits.throttled_percent / 100 * span_ms(series):
         count = f" in {periods[-1]:.0f} periods" if periods else ""
         yield Notice(
             "cpu-throttled",
@@ -115,11 +172,11 @@ def _clock_jump(series: TelemetrySeries, limits: Limits) -> Iterator[Notice]:
         )
 
 
-def _gpu_throttled(series: TelemetrySeries, _: Limits) -> Iterator[Notice]:
+def _gpu_throttled(series: TelemetrySeries, limits: Limits) -> Iterator[Notice]:
     masks = [int(mask) for mask in _known(series, "gpu_throttle_reasons")]
     for bit, name in SLOWDOWNS.items():
         share = 100 * sum(bool(mask & bit) for mask in masks) / len(masks) if masks else 0.0
-        if share:
+        if share > limits.gpu_throttled_percent:
             yield Notice(
                 "gpu-throttled",
                 f"The GPU lowered its clocks ({name}) in {share:.0f} % of the samples: it was slower than it"
@@ -196,13 +253,6 @@ def _known(series: TelemetrySeries, name: str) -> list[float]:
     return [value for value in series.get(name, []) if value is not None]
 
 
-RULES: tuple[Callable[[TelemetrySeries, Limits], Iterator[Notice]], ...] = (
-    _steal,
-    _others,
-    _throttled,
-    _clock_jump,
-    _gpu_throttled,
-    _gpu_clock_drop,
-    _gpu_shared,
-    _affinity,
-)
+Rule = Callable[[TelemetrySeries, Limits], Iterator[Notice]]
+DISTURBING: tuple[Rule, ...] = (_steal, _others, _throttled, _gpu_throttled, _gpu_clock_drop, _affinity)
+RULES: tuple[Rule, ...] = (*DISTURBING, _clock_jump, _gpu_shared)

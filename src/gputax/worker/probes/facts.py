@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import time
 from typing import Any
 
-from gputax.worker.probes.disturbance import others_percent_of_core, steal_percent
 from gputax.worker.probes.host import host_facts, package_versions
 from gputax.worker.probes.limits import cpu_allowance
+from gputax.worker.probes.look import look
 from gputax.worker.probes.nvidia import device_facts
-from gputax.worker.probes.telemetry import Telemetry
 
 
 def describe(*, with_engines: bool = False, listen_s: float = 0.0) -> dict[str, Any]:
@@ -29,7 +27,7 @@ def describe(*, with_engines: bool = False, listen_s: float = 0.0) -> dict[str, 
     if with_engines:
         facts["onnxruntime"] = _onnxruntime()
     if listen_s > 0:
-        facts["noise"] = _listen(listen_s)
+        facts["noise"] = look(listen_s).to_dict()
     return facts
 
 
@@ -51,16 +49,4 @@ def _onnxruntime() -> dict[str, Any]:
         **found,
         "providers": list(module.get_available_providers()),
         "cuda_version": getattr(module, "cuda_version", None) or None,
-    }
-
-
-def _listen(seconds: float) -> dict[str, Any]:
-    telemetry = Telemetry(interval_s=seconds)
-    telemetry.start()
-    time.sleep(seconds)
-    series = telemetry.stop()
-    return {
-        "seconds": seconds,
-        "steal_percent": steal_percent(series),
-        "others_percent_of_core": others_percent_of_core(series),
     }

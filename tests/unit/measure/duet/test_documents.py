@@ -10,10 +10,9 @@ import pytest
 from gputax.measure.duet.documents import busy_hosts, doubt_of
 
 
-def side(environment: str, percent: float) -> Any:
-    return SimpleNamespace(
-        spec=SimpleNamespace(label=environment, environment=environment), others_percent_of_core=percent
-    )
+def side(environment: str, percent: float, *disturbed: str) -> Any:
+    spec = SimpleNamespace(label=environment, environment=environment)
+    return SimpleNamespace(spec=spec, others_percent_of_core=percent, disturbed=disturbed)
 
 
 def test_a_quiet_host_is_not_worth_a_word() -> None:
@@ -35,3 +34,8 @@ def test_a_busy_host_shifts_the_result_only_where_the_sides_are_scheduled_apart(
 def test_on_a_quiet_host_nothing_is_in_doubt() -> None:
     assert doubt_of(side("bare", 9.0), side("k8s", 9.0)) == ""
     assert "190 % of one core" in doubt_of(side("bare", 9.0), side("k8s", 190.0))
+
+
+def test_a_machine_beyond_the_limits_of_pairs_is_in_doubt_whatever_the_sides_are() -> None:
+    reason = "the hypervisor withheld 31.0 % of this worker's CPU time (steal, limit 20 %)"
+    assert doubt_of(side("bare", 9.0), side("bare+proxy", 9.0, reason)) == f"bare+proxy: {reason}"

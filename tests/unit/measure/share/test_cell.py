@@ -143,3 +143,27 @@ def test_a_window_too_short_for_a_run_is_a_failed_cell_with_the_way_out() -> Non
     with pytest.raises(CellError, match="a run takes") as raised:
         judged(observed(0, 1000, 2), observed(0, 100, 15), warmup_s=1.2)
     assert "--window" in raised.value.next_step
+
+
+def test_load_of_others_beyond_the_limit_disturbs_the_cell_and_tenants_do_not() -> None:
+    def series(busy_ms: float, own_ms: float, steal_ms: float = 0.0) -> dict[str, Any]:
+        return {
+            "time_ns": [0, 10_000 * MS], "allowed_cpus": [2, 2], "affinity_changed": [0, 0], "busy_ms": [0, busy_ms],
+            "own_cpu_ms": [0, own_ms], "others_ms": [0, busy_ms - own_ms], "steal_ms": [0, steal_ms],
+        }  # fmt: skip
+
+    def disturbed(*telemetries: dict[str, Any], technique: str = "cpu-shared") -> tuple[str, ...]:
+        return judged(*(observed(0, 10, 100, telemetry=each) for each in telemetries), technique=technique).disturbed
+
+    assert disturbed(series(16_000, 8_000), series(16_000, 8_000)) == ()
+    assert disturbed(series(18_000, 8_000), series(18_000, 8_000)) == ()
+    assert disturbed(series(19_000, 8_000), series(19_000, 8_000)) == (
+        "processes other than the tenants used 30 % of one core on the tenants' CPUs (limit 25 %)",
+    )
+    assert disturbed(series(13_000, 10_000)) == (
+        "other processes used 30 % of one core on this worker's CPUs (limit 25 %)",
+    )
+    assert disturbed(series(19_000, 10_000), technique="proxy") == (), "the proxy itself"
+    assert disturbed(series(8_000, 8_000, 900.0), series(8_000, 8_000, 1200.0)) == (
+        "the hypervisor withheld 6.0 % of this worker's CPU time (steal, limit 5 %)",
+    )

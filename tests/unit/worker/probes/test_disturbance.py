@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gputax.plan.notices import Notice
 from gputax.worker.probes.disturbance import (
+    CELL_LIMITS,
+    PAIR_LIMITS,
     Limits,
+    beyond,
     disturbances,
+    in_most,
     others_percent_of_core,
+    reasons,
     span_ms,
     steal_percent,
 )
@@ -190,3 +197,68 @@ def test_a_notice_survives_the_pipe() -> None:
     notice = Notice("cpu-steal", "text", 1.5)
     assert Notice.from_dict({**notice.to_dict(), "added_later": 1}) == notice
     assert Notice.from_dict(Notice("x", "y").to_dict()).value is None
+
+
+# (what is changed, whether a cell alone is disturbed, whether a pair is)
+DISTURBED: list[tuple[dict[str, list[Any]], bool, bool]] = [
+    (CALM_GPU, False, False),
+    # of 2 x 10 s: 3 % of steal is what a virtual machine has, 5 % is 1000 ms, 20 % is 4000 ms
+    ({"steal_ms": [0, 0, 600.0]}, False, False),
+    ({"steal_ms": [0, 0, 1000.0]}, False, False),
+    ({"steal_ms": [0, 0, 1020.0]}, True, False),
+    ({"steal_ms": [0, 0, 4020.0]}, True, True),
+    # on two CPUs a quarter of a core is 2500 ms; 60 % of both CPUs are 12 s
+    ({"others_ms": [0, 0, 2500.0]}, False, False),
+    ({"others_ms": [0, 0, 2600.0]}, True, False),
+    ({"others_ms": [0, 0, 10_100.0]}, True, False),
+    ({"others_ms": [0, 0, 12_100.0]}, True, True),
+    # on 64 CPUs 5 % are 320 % of a core
+    ({"others_ms": [0, 0, 31_000.0], "allowed_cpus": [64] * 3}, False, False),
+    ({"others_ms": [0, 0, 33_000.0], "allowed_cpus": [64] * 3}, True, False),
+    ({"throttled_ms": [0, 0, 490.0]}, False, False),
+    ({"throttled_ms": [0, 0, 510.0]}, True, False),
+    ({"affinity_changed": [0, 1, 0]}, True, True),
+    ({**CALM_GPU, "gpu_throttle_reasons": [4, 0, 0]}, True, False),
+    ({**CALM_GPU, "sm_clock_mhz": [210, 1400, 1260]}, False, False),
+    ({**CALM_GPU, "sm_clock_mhz": [210, 1400, 1190]}, True, False),
+    # these have consequences of their own
+    ({"wall_minus_monotonic_ns": [0, 0, 11 * MS]}, False, False),
+    ({**CALM_GPU, "foreign_gpu_processes": [0, 2, 1], "foreign_gpu_pid": [None, 41, 41]}, False, False),
+]
+
+
+@pytest.mark.parametrize(("changed", "alone", "paired"), DISTURBED)
+def test_a_cell_is_disturbed_beyond_the_stated_limits(changed: dict[str, list[Any]], alone: bool, paired: bool) -> None:
+    assert bool(beyond({**CALM, **changed}, CELL_LIMITS)) is alone
+    assert bool(beyond({**CALM, **changed}, PAIR_LIMITS)) is paired
+
+
+def test_a_reason_names_size_and_limit_and_what_is_expected_is_none() -> None:
+    series = {**CALM, "others_ms": [0, 0, 10_400.0], "steal_ms": [0, 0, 1400.0]}
+    assert reasons(beyond(series, CELL_LIMITS)) == (
+        "the hypervisor withheld 7.0 % of this worker's CPU time (steal, limit 5 %)",
+        "other processes used 104 % of one core on this worker's CPUs (limit 25 %)",
+    )
+    assert [each.code for each in beyond(series, CELL_LIMITS, {"busy-neighbours"})] == ["cpu-steal"]
+
+
+def test_of_several_spans_more_than_half_must_be_disturbed() -> None:
+    calm: list[Notice] = []
+    busy, busier = [Notice("busy-neighbours", "b", 130.0)], [Notice("busy-neighbours", "c", 190.0)]
+    assert in_most([calm, busy]) == []
+    assert in_most([calm, busy, busier]) == busier
+    assert in_most([]) == []
+
+
+def test_the_page_on_the_method_states_these_limits() -> None:
+    page = (Path(__file__).parents[4] / "docs/method.md").read_text()
+    table = page[page.index("| disturbance |") :].partition("\n\n")[0]
+    stated = [re.findall(r"(\d+) %", row) for row in table.splitlines()[2:]]
+    names = (
+        "steal_percent", "others_percent_of_core", "others_percent_of_cpus", "throttled_percent",
+        "gpu_throttled_percent", "clock_drop_percent",
+    )  # fmt: skip
+    limits = (Limits(), CELL_LIMITS, PAIR_LIMITS)
+    expected = [[f"{getattr(each, name):g}" for each in limits] for name in names]
+    expected[2] = expected[2][1:]  # a warning does not depend on the number of CPUs
+    assert stated == expected
