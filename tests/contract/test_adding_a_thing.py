@@ -7,22 +7,34 @@ import dataclasses
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
+from gputax.api import share_plan
 from gputax.cli import verbs
 from gputax.cli.main import main
 from gputax.environments.bare import Bare
+from gputax.environments.described import Described
+from gputax.environments.evidence import Evidence
+from gputax.kubernetes.nodes import NodeFacts
 from gputax.places import ROWS, Row, environment_named
 from gputax.plan import metrics, notices
 from gputax.plan.budgets import parse_budget
+from gputax.plan.cells import Setup
 from gputax.plan.claims import claim
 from gputax.plan.engines import ENGINES
 from gputax.plan.notices import Kind, Notice
 from gputax.plan.suites import load_plan
+from gputax.plan.techniques import TECHNIQUES, Entitlement, Technique
+from gputax.sharing.bare import BareShared, CpuShared
+from gputax.sharing.evidence import technique_evidence
+from gputax.sharing.flavours import offer_for
+from gputax.sharing.offer import NodeTechnique, Offer, Wish
 from gputax.worker.engines.synthetic import SyntheticEngine
 from gputax.worker.preparation import prepare
+from gputax.worker.probes.limits import CpuAllowance
 
 SOURCE = Path(__file__).resolve().parents[2] / "src/gputax"
 
@@ -80,6 +92,53 @@ class TestAMetric:
         assert "added" in metrics.paired_metrics("server")
         assert "added" not in metrics.judged_metrics("offline")
         assert parse_budget("added=3ms")[0] == "added"
+
+
+class AddedTechnique(CpuShared):
+    """A local technique in a file of its own: this one."""
+
+    def prepare(self, parts: int) -> dict[str, Any]:
+        return {"added": parts}
+
+
+def added_offer(node: NodeFacts, wish: Wish) -> Offer:
+    return Offer(wish.technique, "added", "example.com/part", wish.parts, Entitlement("a part", 1.0 / wish.parts))
+
+
+ADDED_ON_NODES = NodeTechnique(lambda seen, node, offer: [f"{len(seen)} tenants seen"], added_offer)
+
+
+class TestATechnique:
+    @pytest.fixture(autouse=True)
+    def row(self, monkeypatch: pytest.MonkeyPatch) -> Technique:
+        implementations = {"bare": f"{__name__}:AddedTechnique", "k8s": f"{__name__}:ADDED_ON_NODES"}
+        row = Technique("added", "Added", implementations, "none", "tenants share by an added technique")
+        monkeypatch.setitem(TECHNIQUES, "added", row)
+        return row
+
+    def test_is_planned_for_the_places_that_it_names(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["share", "--tech", "added", "--tenants", "1,2", "--repeats", "1", "--dry-run"]) == 0
+        assert "added-t2" in capsys.readouterr().out
+        assert share_plan("k8s", techniques=("added",)).techniques == ("added",)
+
+    def test_provides_its_tenants_on_this_machine(self, row: Technique) -> None:
+        place = BareShared(allowance=CpuAllowance((0, 1), None, ""))
+        assert place.switch(row, 2, lambda text: None).facts["added"] == 2
+        tenants = place.tenants(row, 2, 2, Setup("resnet50"))
+        assert [tenant.environment.name for tenant in tenants] == ["bare+added"] * 2
+
+    def test_is_offered_and_proven_on_a_node(self) -> None:
+        node = NodeFacts("n", {}, {}, {"example.com/part": "3"})
+        offer = offer_for(node, Wish("added", 3))
+        assert offer.resource == "example.com/part"
+        evidence = technique_evidence(offer, node, [Evidence({"active": True})], [Described()])
+        assert "1 tenants seen" in evidence.reasons
+
+    @pytest.mark.parametrize("technique", ["cpu-shared", "cpu-quota"])
+    def test_no_other_file_asks_for_a_local_technique_by_name(self, technique: str) -> None:
+        # The manifests contain an example for each node's installation.
+        homes = {"plan/techniques.py", "sharing/bare.py", "sharing/kubernetes/manifests.py"}
+        assert files_that_name(technique) <= homes
 
 
 class TestAWarning:

@@ -6,8 +6,10 @@ import dataclasses
 import hashlib
 import json
 import random
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal
 
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import Setup
@@ -25,8 +27,8 @@ class Technique:
 
     name: str
     title: str
-    places: tuple[str, ...]
-    """The places where it exists: `bare`, `k8s`."""
+    implementations: Mapping[str, str] = field(hash=False)
+    """By place: on `bare` a class (`LocalTechnique`), on `k8s` an object (`NodeTechnique`), as module:name."""
     bound: Bound
     """The limit of a tenant: none, a cap on the shared device, or an exclusive slice."""
     about: str
@@ -39,6 +41,16 @@ class Technique:
     expected_notices: tuple[str, ...] = ()
     """Codes of warnings that the technique causes by design: a quota is meant to throttle."""
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The places where it exists: `bare`, `k8s`."""
+        return tuple(self.implementations)
+
+    def load(self, place: str) -> Any:
+        """Import its implementation in a place."""
+        module, _, name = self.implementations[place].partition(":")
+        return getattr(import_module(module), name)
+
     def environment(self, place: str) -> str:
         """Return the environment of its tenants, e.g. `k8s+mps`."""
         return str(EnvironmentName(place, (self.name,)))
@@ -47,22 +59,36 @@ class Technique:
 TECHNIQUES: dict[str, Technique] = {
     technique.name: technique
     for technique in (
-        Technique("exclusive", "Exclusive", (K8S,), "none", "one tenant owns the whole device", single=True),
         Technique(
-            "time-slicing", "Time-slicing", (K8S,), "none", "the driver lets the tenants take turns", default=True
+            "exclusive", "Exclusive", {K8S: "gputax.sharing.evidence:EXCLUSIVE"}, "none",
+            "one tenant owns the whole device", single=True,
         ),
-        Technique("mps", "MPS", (K8S,), "cap", "one CUDA server runs all tenants' kernels side by side", default=True),
-        Technique("mig", "MIG", (K8S,), "slice", "the hardware gives each tenant a partition of its own", default=True),
         Technique(
-            "proxy", "GPU proxy", (BARE, K8S), "none", "one process owns the device and serves all tenants",
+            "time-slicing", "Time-slicing", {K8S: "gputax.sharing.evidence:TIME_SLICING"}, "none",
+            "the driver lets the tenants take turns", default=True,
+        ),
+        Technique(
+            "mps", "MPS", {K8S: "gputax.sharing.evidence:MPS"}, "cap",
+            "one CUDA server runs all tenants' kernels side by side", default=True,
+        ),
+        Technique(
+            "mig", "MIG", {K8S: "gputax.sharing.evidence:MIG"}, "slice",
+            "the hardware gives each tenant a partition of its own", default=True,
+        ),
+        Technique(
+            "proxy", "GPU proxy",
+            {BARE: "gputax.sharing.bare:BehindProxy", K8S: "gputax.environments.kubernetes:KubernetesProxy"}, "none",
+            "one process owns the device and serves all tenants",
             expected_notices=("busy-neighbours",),  # a proxy that spins for its only tenant is expected
         ),
         Technique(
-            "cpu-shared", "CPU, shared", (BARE,), "none", "all tenants on all cores: a stand-in without a GPU",
+            "cpu-shared", "CPU, shared", {BARE: "gputax.sharing.bare:CpuShared"}, "none",
+            "all tenants on all cores: a stand-in without a GPU",
             default=True, stand_in=True,
         ),
         Technique(
-            "cpu-quota", "CPU, quota", (BARE,), "slice", "each tenant has its share of CPU time: a stand-in",
+            "cpu-quota", "CPU, quota", {BARE: "gputax.sharing.bare:CpuQuota"}, "slice",
+            "each tenant has its share of CPU time: a stand-in",
             default=True, stand_in=True, expected_notices=("cpu-throttled",),
         ),
     )

@@ -7,8 +7,9 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gputax.environments.described import Described
 from gputax.environments.driver import LIBVGPU, driver_library, library_variables, native_part
@@ -29,7 +30,7 @@ from gputax.errors import GputaxError, PreflightError, UsageError
 from gputax.plan.cells import Setup
 from gputax.plan.driver import DriverChoice, driver_choice
 from gputax.plan.engines import waiting_passively
-from gputax.plan.environment import PROXY
+from gputax.plan.environment import BARE, PROXY
 from gputax.plan.techniques import Entitlement, Technique
 from gputax.sharing.cpu_quota import WEIGHT, Quota, QuotaGroup, QuotaGroups, quota_of
 from gputax.sharing.place import Say, Switched, Tenant
@@ -200,30 +201,229 @@ NO_TIME_OF_ITS_OWN = (
 )
 
 
-class BareShared:
-    """`bare`: the stand-ins `cpu-shared` and `cpu-quota`, and `proxy`."""
+@dataclass(frozen=True)
+class Machine:
+    """What the techniques of this machine divide, and what they were asked for."""
 
-    name = "bare"
-
-    def __init__(self, say: Say = lambda text: None, proxy_memory_mb: int = 0, root: Path = Path("/")) -> None:
-        self._say = say
-        self._root = root
-        self._allowance = cpu_allowance(root)
-        self._groups: QuotaGroups | None = None
-        self._proxy = CommonProxy(say, proxy_memory_mb)
+    allowance: CpuAllowance
+    root: Path = Path("/")
+    say: Say = lambda text: None
+    proxy_memory_mb: int = 0
 
     @property
     def cpus(self) -> float:
         """The CPUs to share: those that this process may use."""
-        cores = float(len(self._allowance.affinity))
-        return cores if self._allowance.quota_cpus is None else min(cores, self._allowance.quota_cpus)
+        cores = float(len(self.allowance.affinity))
+        return cores if self.allowance.quota_cpus is None else min(cores, self.allowance.quota_cpus)
+
+
+@dataclass
+class GroupProof:
+    """What all tenants together show."""
+
+    reasons: list[str]
+    facts: dict[str, Any]
+    warning: str = ""
+
+
+class LocalTechnique(Protocol):
+    """A technique on this machine: a class that takes the machine, one object for an experiment."""
+
+    def __init__(self, machine: Machine) -> None: ...
+
+    def refuse(self, technique: Technique, setup: Setup) -> None:
+        """Raise UsageError for a setup that it cannot run."""
+        ...
+
+    def prepare(self, parts: int) -> dict[str, Any]:
+        """Create what it needs and return its facts; raise PreflightError if it is impossible here."""
+        ...
+
+    def tenants(self, name: str, count: int, parts: int, setup: Setup) -> list[Tenant]:
+        """Return the tenants, not yet started; `name` is their environment's."""
+        ...
+
+    def proof(self, tenants: Sequence[Evidence], described: Sequence[Described]) -> GroupProof:
+        """Return what the tenants together show for it."""
+        ...
+
+    def suspend(self) -> None:
+        """End what would disturb another technique."""
+        ...
+
+    def close(self) -> None:
+        """End and remove everything; safe to call twice."""
+        ...
+
+
+class CpuShared:
+    """`cpu-shared`: all tenants on all cores."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def refuse(self, technique: Technique, setup: Setup) -> None:
+        """Refuse a device: this shares the CPU."""
+        uses_driver = driver_choice(setup).needed
+        if uses_driver or setup.device in ("cuda", "software"):
+            what = "workload micro" if uses_driver else setup.device
+            raise UsageError(
+                f"{technique.name} shares the CPU: it does not support {what}",
+                where=f"technique {technique.name}",
+                next_step="use --tech proxy for the software device, or --env k8s for a GPU",
+            )
+
+    def prepare(self, parts: int) -> dict[str, Any]:
+        """Nothing to create."""
+        return {}
+
+    def tenants(self, name: str, count: int, parts: int, setup: Setup) -> list[Tenant]:
+        """Return processes without any limit."""
+        setup = self._on_cores(setup, parts)
+        entitlement = _of_cores(setup.threads, self._machine.cpus)
+        return [Tenant(CoreTenant(name, self._machine.allowance), setup, entitlement) for _ in range(count)]
+
+    def proof(self, tenants: Sequence[Evidence], described: Sequence[Described]) -> GroupProof:
+        """Show that all tenants may use the same cores."""
+        affinities = {each.affinity for each in described}
+        reasons = ["the tenants are pinned to different cores"] if len(affinities) != 1 else []
+        return GroupProof(reasons, {"affinity": list(next(iter(affinities))), "cpus": self._machine.cpus})
+
+    def suspend(self) -> None:
+        """Nothing runs beside the tenants."""
+
+    def close(self) -> None:
+        """Nothing was created."""
+
+    def _on_cores(self, setup: Setup, parts: int) -> Setup:
+        """Return the setup for the CPU: passively waiting threads, by default one per core of an equal share."""
+        threads = setup.threads or max(1, int(self._machine.cpus) // parts)
+        return dataclasses.replace(setup, device="cpu", threads=threads, engine=waiting_passively(setup.engine))
+
+
+class CpuQuota(CpuShared):
+    """`cpu-quota`: each tenant in a control group with its share of CPU time."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self._groups: QuotaGroups | None = None
+
+    def prepare(self, parts: int) -> dict[str, Any]:
+        """Create the parent of the tenants' groups."""
+        if self._groups is None:
+            self._groups = QuotaGroups(self._machine.root)
+        quota = self._quota(parts)
+        return {
+            "cgroup": str(self._groups.path),
+            "cgroup_version": self._groups.version,
+            "quota_cpus": quota.cpus,
+            "period_us": quota.period_us,
+            "weight_of_a_tenant": WEIGHT[self._groups.version],
+        }
+
+    def tenants(self, name: str, count: int, parts: int, setup: Setup) -> list[Tenant]:
+        """Return processes with a quota each."""
+        self.prepare(parts)
+        assert self._groups is not None
+        self._groups.weigh(count)
+        setup, quota = self._on_cores(setup, parts), self._quota(parts)
+        entitlement = Entitlement(f"1/{parts} of {_cores(self._machine.cpus)}", quota.cpus / self._machine.cpus)
+        return [
+            Tenant(QuotaTenant(name, self._groups, f"t{number}", quota), setup, entitlement)
+            for number in range(1, count + 1)
+        ]
+
+    def proof(self, tenants: Sequence[Evidence], described: Sequence[Described]) -> GroupProof:
+        """Add the weight that the kernel gives the tenants together."""
+        found = super().proof(tenants, described)
+        if self._groups is not None:
+            found.facts["weight_of_all_tenants"] = self._groups.weight()
+        return found
+
+    def close(self) -> None:
+        """Remove the groups."""
+        if self._groups is not None:
+            self._groups.close()
+            self._groups = None
+
+    def _quota(self, parts: int) -> Quota:
+        return quota_of(self._machine.cpus / parts)
+
+
+class BehindProxy:
+    """`proxy`: all tenants behind one GPU proxy."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._proxy = CommonProxy(machine.say, machine.proxy_memory_mb)
+
+    def refuse(self, technique: Technique, setup: Setup) -> None:
+        """Refuse what does not use the driver."""
+        if not driver_choice(setup).needed:
+            raise UsageError(
+                "the GPU proxy forwards the CUDA driver API, which models on the CPU do not use",
+                where=f"technique {technique.name}",
+                next_step="use --workload micro:operation, in a separate command",
+            )
+
+    def prepare(self, parts: int) -> dict[str, Any]:
+        """The proxy starts with the first tenants, which name the driver."""
+        return {}
+
+    def tenants(self, name: str, count: int, parts: int, setup: Setup) -> list[Tenant]:
+        """Return clients of the proxy, which is started if none runs."""
+        address = self._proxy.address(driver_choice(setup))
+        entitlement = Entitlement(self._proxy.entitlement(), 1.0)
+        return [Tenant(ProxyTenant(name, address, self._proxy.intended), setup, entitlement) for _ in range(count)]
+
+    def proof(self, tenants: Sequence[Evidence], described: Sequence[Described]) -> GroupProof:
+        """Show that one proxy served all tenants, each as one of its own."""
+        reasons = []
+        proxies = {(each.fact("proxy_pid"), each.fact("device")) for each in tenants}
+        numbers = [each.fact("tenant") for each in tenants]
+        if len(proxies) != 1:
+            reasons.append(f"the tenants were served by {len(proxies)} proxies or devices")
+        if len(set(numbers)) != len(numbers):
+            reasons.append("the proxy counts two tenants as one")
+        device = tenants[0].fact("device")
+        facts = {"proxy_pid": tenants[0].fact("proxy_pid"), "device": device, "tenants_of_the_proxy": numbers}
+        idle = SOFTWARE in str(device) and not os.environ.get(KERNEL_TIME)
+        return GroupProof(reasons, facts, NO_TIME_OF_ITS_OWN if idle else "")
+
+    def suspend(self) -> None:
+        """Stop the proxy: one that spins would take a core from the others."""
+        self._proxy.close()
+
+    def close(self) -> None:
+        """Stop the proxy if we started it."""
+        self._proxy.close()
+
+
+class BareShared:
+    """`bare`: tenants on this machine, by the technique that is switched on."""
+
+    name = BARE
+
+    def __init__(
+        self,
+        say: Say = lambda text: None,
+        proxy_memory_mb: int = 0,
+        root: Path = Path("/"),
+        allowance: CpuAllowance | None = None,
+    ) -> None:
+        self._machine = Machine(allowance or cpu_allowance(root), root, say, proxy_memory_mb)
+        self._techniques: dict[str, LocalTechnique] = {}
+
+    @property
+    def cpus(self) -> float:
+        """The CPUs to share."""
+        return self._machine.cpus
 
     def impossible(self, technique: Technique, setup: Setup) -> PreflightError | None:
         """Return why the technique cannot be used here, or None; contradictory options raise UsageError."""
-        _refuse_contradictions(technique, setup)
+        local = self._local(technique)
+        local.refuse(technique, setup)
         try:
-            if technique.name == "cpu-quota":
-                self._quota_groups()
+            local.prepare(1)
         except PreflightError as error:
             return error
         return None
@@ -231,46 +431,18 @@ class BareShared:
     def switch(self, technique: Technique, parts: int, say: Say) -> Switched:
         """Create what the technique needs; there is no device to switch."""
         started = time.monotonic()
-        facts: dict[str, Any] = {"cpus": self.cpus, "affinity": list(self._allowance.affinity)}
-        if technique.name == "cpu-quota":
-            groups = self._quota_groups()
-            quota = quota_of(self.cpus / parts)
-            facts |= {
-                "cgroup": str(groups.path),
-                "cgroup_version": groups.version,
-                "quota_cpus": quota.cpus,
-                "period_us": quota.period_us,
-                "weight_of_a_tenant": WEIGHT[groups.version],
-            }
-        if technique.name != "proxy":
-            self._proxy.close()
+        facts: dict[str, Any] = {"cpus": self.cpus, "affinity": list(self._machine.allowance.affinity)}
+        facts |= self._local(technique).prepare(parts)
+        for name, other in self._techniques.items():
+            if name != technique.name:
+                other.suspend()
         return Switched(time.monotonic() - started, facts)
 
     def tenants(self, technique: Technique, count: int, parts: int, setup: Setup) -> list[Tenant]:
         """Return the tenants; each has the same number of threads, however many tenants there are."""
-        _refuse_contradictions(technique, setup)
-        name = technique.environment(self.name)
-        match technique.name:
-            case "cpu-shared":
-                on_cores = self._on_cores(setup, parts)
-                entitlement = _of_cores(on_cores.threads, self.cpus)
-                return [Tenant(CoreTenant(name, self._allowance), on_cores, entitlement) for _ in range(count)]
-            case "cpu-quota":
-                groups, quota = self._quota_groups(), quota_of(self.cpus / parts)
-                groups.weigh(count)
-                on_cores = self._on_cores(setup, parts)
-                entitlement = Entitlement(f"1/{parts} of {_cores(self.cpus)}", quota.cpus / self.cpus)
-                return [
-                    Tenant(QuotaTenant(name, groups, f"t{number}", quota), on_cores, entitlement)
-                    for number in range(1, count + 1)
-                ]
-            case "proxy":
-                address = self._proxy.address(driver_choice(setup))
-                entitlement = Entitlement(self._proxy.entitlement(), 1.0)
-                return [
-                    Tenant(ProxyTenant(name, address, self._proxy.intended), setup, entitlement) for _ in range(count)
-                ]
-        raise UsageError(f"the technique {technique.name} does not exist in the environment {self.name}")
+        local = self._local(technique)
+        local.refuse(technique, setup)
+        return local.tenants(technique.environment(self.name), count, parts, setup)
 
     def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
         """Show that all tenants shared this machine by the technique."""
@@ -278,27 +450,11 @@ class BareShared:
         pids = [each.pid for each in described]
         if len(set(pids)) != len(pids):
             reasons.append("two tenants are the same process")
-        facts: dict[str, Any] = {"pids": pids}
-        warning = ""
-        if technique.name == "proxy":
-            proxies = {(each.fact("proxy_pid"), each.fact("device")) for each in tenants}
-            numbers = [each.fact("tenant") for each in tenants]
-            if len(proxies) != 1:
-                reasons.append(f"the tenants were served by {len(proxies)} proxies or devices")
-            if len(set(numbers)) != len(numbers):
-                reasons.append("the proxy counts two tenants as one")
-            facts |= {"proxy_pid": tenants[0].fact("proxy_pid"), "device": tenants[0].fact("device")}
-            facts |= {"tenants_of_the_proxy": numbers}
-            if SOFTWARE in str(tenants[0].fact("device")) and not os.environ.get(KERNEL_TIME):
-                warning = NO_TIME_OF_ITS_OWN
-        else:
-            affinities = {each.affinity for each in described}
-            if len(affinities) != 1:
-                reasons.append("the tenants are pinned to different cores")
-            facts |= {"affinity": list(next(iter(affinities))), "cpus": self.cpus}
-            if technique.name == "cpu-quota" and self._groups is not None:
-                facts["weight_of_all_tenants"] = self._groups.weight()
-        return Evidence.of(technique.name, reasons, facts, warning=warning, list_reasons=True)
+        proof = self._local(technique).proof(tenants, described)
+        return Evidence.of(
+            technique.name, [*reasons, *proof.reasons], {"pids": pids, **proof.facts}, warning=proof.warning,
+            list_reasons=True,
+        )  # fmt: skip
 
     def files(self) -> dict[str, str]:
         """Return nothing: the record contains all settings."""
@@ -306,36 +462,15 @@ class BareShared:
 
     def close(self) -> None:
         """Stop the proxy and remove the groups; safe to call twice."""
-        self._proxy.close()
-        if self._groups is not None:
-            self._groups.close()
-            self._groups = None
+        for technique in self._techniques.values():
+            technique.close()
 
-    def _quota_groups(self) -> QuotaGroups:
-        if self._groups is None:
-            self._groups = QuotaGroups(self._root)
-        return self._groups
-
-    def _on_cores(self, setup: Setup, parts: int) -> Setup:
-        """Return the setup for the CPU: passively waiting threads, by default one per core of an equal share."""
-        threads = setup.threads or max(1, int(self.cpus) // parts)
-        return dataclasses.replace(setup, device="cpu", threads=threads, engine=waiting_passively(setup.engine))
-
-
-def _refuse_contradictions(technique: Technique, setup: Setup) -> None:
-    uses_driver = driver_choice(setup).needed
-    if technique.name == "proxy" and not uses_driver:
-        raise UsageError(
-            "the GPU proxy forwards the CUDA driver API, which models on the CPU do not use",
-            where=f"technique {technique.name}",
-            next_step="use --workload micro:operation, in a separate command",
-        )
-    if technique.stand_in and (uses_driver or setup.device in ("cuda", "software")):
-        raise UsageError(
-            f"{technique.name} shares the CPU: it does not support {'workload micro' if uses_driver else setup.device}",
-            where=f"technique {technique.name}",
-            next_step="use --tech proxy for the software device, or --env k8s for a GPU",
-        )
+    def _local(self, technique: Technique) -> LocalTechnique:
+        if self.name not in technique.implementations:
+            raise UsageError(f"the technique {technique.name} does not exist in the environment {self.name}")
+        if technique.name not in self._techniques:
+            self._techniques[technique.name] = technique.load(self.name)(self._machine)
+        return self._techniques[technique.name]
 
 
 def _of_cores(threads: int, cpus: float) -> Entitlement:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from gputax.environments.evidence import Evidence, unproven
 from gputax.kubernetes.nodes import MIG_RESOURCE, STRATEGY_LABEL, NodeFacts
 from gputax.plan.driver import SOFTWARE_DEVICE_NAME
 from gputax.plan.environment import PROXY
-from gputax.sharing.offer import Offer, memory_of_mb, unmet
+from gputax.sharing.offer import NodeTechnique, Offer, memory_of_mb, node_technique, unmet
 
 Reached = Literal["cuda", "software", "cpu"]
 
@@ -143,7 +143,7 @@ def technique_evidence(
         *own_reasons(tenants),
         *_place(seen, node, offer),
         *_strangers(node, others_with_gpu),
-        *CHECKS[offer.technique](seen, node, offer),
+        *node_technique(offer.technique).reasons(seen, node, offer),
     ]
     reached = {each.reached for each in seen}
     facts = {
@@ -298,12 +298,9 @@ def exclusive_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> li
     return reasons
 
 
-CHECKS: Mapping[str, Callable[[Sequence[Seen], NodeFacts, Offer], list[str]]] = {
-    "exclusive": exclusive_reasons,
-    "time-slicing": time_slicing_reasons,
-    "mps": mps_reasons,
-    "mig": mig_reasons,
-}
+# The techniques that a node's installation (`flavours.py`) offers, as rows of `plan/techniques.py` name them.
+EXCLUSIVE, TIME_SLICING = NodeTechnique(exclusive_reasons), NodeTechnique(time_slicing_reasons)
+MPS, MIG = NodeTechnique(mps_reasons), NodeTechnique(mig_reasons)
 
 
 def _larger_than(tenant: Seen, size_mb: float | None) -> list[str]:

@@ -29,6 +29,7 @@ from gputax.sharing.offer import (
     memory_of_mb,
     mig_share,
     mps_share,
+    node_technique,
 )
 
 # The plugin rejects fewer; a single tenant is one pod on several replicas.
@@ -324,7 +325,10 @@ def flavour_of(node: NodeFacts) -> str:
 
 
 def offer_for(node: NodeFacts, wish: Wish, flavour: str = "auto") -> Offer:
-    """Return how this node offers the technique."""
+    """Return how this node offers the technique: by the technique's own offer, else by that of its installation."""
+    own = node_technique(wish.technique).offer
+    if own is not None:
+        return own(node, wish)
     chosen = flavour_of(node) if flavour == "auto" else flavour
     if chosen not in FLAVOURS:
         raise unknown_name("sharing flavour", chosen, ("auto", *FLAVOURS))

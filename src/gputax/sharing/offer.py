@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gputax.errors import UsageError
 from gputax.kubernetes.nodes import MIG_RESOURCE, MIG_STATE_LABEL, PRODUCT_LABEL, NodeFacts
-from gputax.plan.techniques import Entitlement
+from gputax.plan.environment import K8S
+from gputax.plan.techniques import TECHNIQUES, Entitlement
+
+if TYPE_CHECKING:
+    from gputax.sharing.evidence import Seen
 
 # An A100 with 80 GB; used if the device's memory is unknown.
 DEFAULT_MEMORY_MB = 80 * 1024
@@ -179,3 +184,18 @@ def mps_share(replicas: int, memory_mb: float | None) -> Entitlement:
 def mig_share(profile: str, node: NodeFacts) -> Entitlement:
     """Return the share of a MIG slice."""
     return Entitlement(profile, share_of(profile, node))
+
+
+@dataclass(frozen=True)
+class NodeTechnique:
+    """A technique on a node of a cluster: its proof and, if no installation knows it, its offer."""
+
+    reasons: Callable[[Sequence[Seen], NodeFacts, Offer], list[str]]
+    """Returns why the tenants did not share the device by it."""
+    offer: Callable[[NodeFacts, Wish], Offer] | None = None
+
+
+def node_technique(name: str) -> NodeTechnique:
+    """Return what the technique is on a node."""
+    technique: NodeTechnique = TECHNIQUES[name].load(K8S)
+    return technique

@@ -27,10 +27,8 @@ SHARED, QUOTA, PROXY = TECHNIQUES["cpu-shared"], TECHNIQUES["cpu-quota"], TECHNI
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> BareShared:
-    place = BareShared()
-    monkeypatch.setattr(place, "_allowance", CpuAllowance((0, 1, 2, 3), None, ""))
-    return place
+def place() -> BareShared:
+    return BareShared(allowance=CpuAllowance((0, 1, 2, 3), None, ""))
 
 
 class TestTenants:
@@ -54,10 +52,8 @@ class TestTenants:
         assert (tenant.entitlement.text, tenant.entitlement.share) == ("up to all 4 cores", 1.0)
         assert tenant.environment.name == "bare+cpu-shared"
 
-    def test_a_quota_of_the_coordinator_itself_is_what_is_shared(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        place = BareShared()
-        monkeypatch.setattr(place, "_allowance", CpuAllowance((0, 1), 1.5, "cpu.max"))
-        assert place.cpus == 1.5
+    def test_a_quota_of_the_coordinator_itself_is_what_is_shared(self) -> None:
+        assert BareShared(allowance=CpuAllowance((0, 1), 1.5, "cpu.max")).cpus == 1.5
 
 
 @pytest.mark.parametrize(

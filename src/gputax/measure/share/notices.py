@@ -55,7 +55,9 @@ def _unshared_cores(
     """Warn if even the most tenants leave cores idle: on a large machine they never compete."""
     cores = len(proof.described[0].affinity)
     threads = sum(int(each.get("threads") or 0) for each in facts)
-    if cell.technique == "cpu-shared" and cell.tenants == max(plan.tenants) and threads <= cores:
+    technique = TECHNIQUES[cell.technique]
+    on_all_cores = technique.stand_in and technique.bound == "none"
+    if on_all_cores and cell.tenants == max(plan.tenants) and threads <= cores:
         text = f"{threads} threads of all tenants on {cores} cores: they share caches and memory, not cores"
         yield Notice("cores-not-shared", f"{text}; --threads or --tenants would change that", float(cores - threads))
 
