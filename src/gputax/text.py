@@ -27,7 +27,6 @@ ASCII = {
     "─": "-", "━": "-", "│": "|", "┃": "|", "█": "#", "ß": "ss",
 }  # fmt: skip
 TRANSLITERATE = "gputax-transliterate"
-KIB = 1024
 # A command in a sentence: in backticks, or from the program's name to the next comma or "or".
 _COMMAND = re.compile(r"`[^`]*`|\b(?:gputax|kubectl|docker|podman|pip|gcloud|sudo) (?:(?! or )[^,;`])+")
 

@@ -13,7 +13,7 @@ from gputax.report.story import build_report
 from gputax.results.documents.comparison import COMPARISON_NAME
 from gputax.results.documents.sharing import SHARING_NAME
 from gputax.results.files import write_text
-from tests.browser.test_report import HOSTILE, complaints, luminance
+from tests.browser.test_report import HOSTILE, complaints, luminance, requested
 from tests.builders.documents import comparison
 from tests.builders.shared_documents import (
     gpu_record,
@@ -56,10 +56,7 @@ def test_the_page_is_quiet_small_and_asks_nothing_of_the_network(
 ) -> None:
     browser.open(page, width=width, dark=dark)
     assert complaints(browser) == []
-    requested = {
-        event["params"]["request"]["url"] for event in browser.events if event["method"] == "Network.requestWillBeSent"
-    }
-    assert requested == {page.resolve().as_uri()}
+    assert requested(browser) == {page.resolve().as_uri()}
     assert page.stat().st_size < 2 * 1024 * 1024
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,22 +16,11 @@ import pytest
 from gputax.results.documents.run import RunRecord
 from gputax.results.reading import RUN
 from gputax.results.store import read_document
+from tests.standins.small_disk import fill, small_disk
 from tests.standins.started import STARTED, start, wait_for, workers_of
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 SLOW = "synthetic:latency_us=2000"
-
-
-def fill(path: Path) -> None:
-    """Write until the disk is full to the last page."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
-    try:
-        with contextlib.suppress(OSError):
-            while os.write(descriptor, b"\0" * 4096):
-                pass
-    finally:
-        os.close(descriptor)
-    assert shutil.disk_usage(path.parent).free == 0
 
 
 def alive(pid: int) -> bool:
@@ -41,6 +28,13 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):  # waited for by its parent, perhaps between opening and reading
         return False
+
+
+def wait_until_dead(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(pid)
 
 
 @pytest.fixture
@@ -122,10 +116,7 @@ def test_a_coordinator_that_is_killed_takes_its_worker_along(tmp_path: Path, tin
     (worker,) = workers_of(process.pid)
     process.kill()
     process.communicate()
-    deadline = time.monotonic() + 10
-    while alive(worker) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(worker)
+    wait_until_dead(worker)
     assert read_document(RUN, tmp_path / "o").benchmarks, "the finished cell survives even SIGKILL"
 
 
@@ -183,10 +174,7 @@ def test_a_killed_coordinator_leaves_no_temporary_files(tmp_path: Path, tiny_sui
     (worker,) = workers_of(process.pid)
     process.kill()
     process.communicate()
-    deadline = time.monotonic() + 10
-    while alive(worker) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(worker)
+    wait_until_dead(worker)
     assert list(temporary.iterdir()) == []
 
 
@@ -269,12 +257,7 @@ def test_an_unwritable_output_is_refused_in_the_first_second(gputax: Gputax) -> 
 
 
 def test_a_disk_that_fills_up_in_the_middle_loses_nothing(tmp_path: Path, long_suite: str, gputax: Gputax) -> None:
-    small = tmp_path / "small"
-    small.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", small], capture_output=True)
-    if mount.returncode:
-        pytest.skip(f"cannot mount a small disk here: {mount.stderr.decode().strip()}")
-    try:
+    with small_disk(tmp_path) as small:
         words = ("run", "--engine", SLOW, "--suite", long_suite, "--out", str(small / "o"))
         process = start(tmp_path, *words)
         wait_for(process, "[2/4]")
@@ -286,8 +269,6 @@ def test_a_disk_that_fills_up_in_the_middle_loses_nothing(tmp_path: Path, long_s
         (small / "ballast").unlink()
         assert gputax(*words).returncode == 0
         assert len(read_document(RUN, small / "o").benchmarks) == 4
-    finally:
-        subprocess.run(["umount", small], check=True)
 
 
 def test_one_core_is_enough_and_is_seen(tmp_path: Path, tiny_suite: str) -> None:

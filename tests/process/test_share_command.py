@@ -20,6 +20,7 @@ from gputax.results.reading import SHARING
 from gputax.results.store import read_document, read_samples
 from gputax.sharing.cpu_quota import PREFIX
 from tests.standins import control_groups
+from tests.standins.small_disk import fill, small_disk
 from tests.standins.started import start, wait_for, workers_of
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
@@ -180,23 +181,11 @@ def test_without_permission_a_named_quota_is_refused_and_a_default_one_is_left_o
 
 
 def test_a_disk_that_fills_up_in_the_middle_loses_nothing(tmp_path: Path, gputax: Gputax) -> None:
-    small = tmp_path / "small"
-    small.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", small], capture_output=True)
-    if mount.returncode:
-        pytest.skip(f"cannot mount a small disk here: {mount.stderr.decode().strip()}")
-    try:
+    with small_disk(tmp_path) as small:
         words = (*CPU[:-1], str(small / "o"))
         process = start(tmp_path, *words)
         wait_for(process, "[2/2]")
-        ballast = os.open(small / "ballast", os.O_WRONLY | os.O_CREAT)
-        try:
-            while os.write(ballast, b"\0" * 4096):
-                pass
-        except OSError:
-            pass
-        finally:
-            os.close(ballast)
+        fill(small / "ballast")
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 1, errors
         assert "the disk is full" in errors
@@ -204,5 +193,3 @@ def test_a_disk_that_fills_up_in_the_middle_loses_nothing(tmp_path: Path, gputax
         (small / "ballast").unlink()
         assert gputax(*words).returncode == 0
         assert len(read_document(SHARING, small / "o").cells) == 2
-    finally:
-        subprocess.run(["umount", small], check=True)

@@ -167,10 +167,6 @@ class Plan:
     context: str = ""
     """The kubeconfig's context, if one was given; every kubectl command of the plan includes it."""
 
-    def step(self, name: str) -> Step:
-        """Return the step with this name."""
-        return next(step for step in self.steps if step.name == name)
-
     def expected_s(self) -> float:
         """Return the sum of the steps' expected times."""
         return sum(step.expected_s for step in self.steps)

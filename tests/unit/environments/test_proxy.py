@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gputax.environments import proxy as proxy_server
 from gputax.environments.proxy import ProxyAddress, ProxyOptions, running_proxy, spin_of, transport_of
 from gputax.errors import PreflightError, UsageError
 
@@ -77,17 +75,11 @@ def test_the_variables() -> None:
         spin_of({"GPUTAX_PROXY_SPIN": "allways"})
 
 
-@pytest.fixture
-def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A build directory whose proxy is a shell script."""
+def test_limits_are_passed_on_and_what_is_left_out_stays_the_proxys_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GPUTAX_NATIVE", str(tmp_path))
-    monkeypatch.setattr(proxy_server, "READY_TIMEOUT_S", 2.0)
-    script = tmp_path / "gputax-proxy"
-    script.touch()
-    script.chmod(stat.S_IRWXU)
-    return script
-
-
-def test_limits_are_passed_on_and_what_is_left_out_stays_the_proxys_own(scripted: Path) -> None:
+    program = tmp_path / "gputax-proxy"
+    program.touch()
     words = ProxyOptions(Path("/b"), memory_mb=64, spin="never").words(Path("/s"))
-    assert words == [str(scripted), "--socket", "/s", "--backend", "/b", "--memory-mb", "64", "--spin", "never"]
+    assert words == [str(program), "--socket", "/s", "--backend", "/b", "--memory-mb", "64", "--spin", "never"]
