@@ -38,7 +38,7 @@ def documented(prefix: str) -> list[str]:
     for page in PAGES:
         text = page.read_text()
         fenced = re.findall(r"^```([^\n]*)\n(.*?)^```$", text, flags=re.M | re.S)
-        blocks = "\n".join(block for language, block in fenced if language in ("", "bash"))
+        blocks = "\n".join(block for language, block in fenced if language in ("", "bash")).replace("\\\n", " ")
         inline = re.findall(r"`([^`\n]+)`", text)
         for line in [*blocks.splitlines(), *inline]:
             command = line.split("  #")[0].strip().removeprefix(".venv/bin/")
