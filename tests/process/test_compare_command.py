@@ -307,6 +307,8 @@ def test_results_are_never_overwritten(place: Path, compare: Compare, out: str) 
             ["a", "b", "--out", "x.pdf"],
             "unknown kind of report '.pdf' known: .html, .md, .json, .txt",
         ),
+        (["a", "b", "--format", "table", "--out", "x.pdf"], "unknown kind of report '.pdf'"),
+        (["a", "b", "--json", "--out", "x.pdf"], "unknown kind of report '.pdf'"),
     ],
 )
 def test_a_wrong_command_line_is_refused_before_anything_is_read(words: list[str], complaint: str) -> None:

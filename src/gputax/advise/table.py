@@ -19,7 +19,7 @@ from gputax.results.documents.sharing import SharedCell, SharingRecord, TenantRe
 from gputax.results.importers.record_source import read_notice
 from gputax.results.reading import SHARING
 from gputax.results.store import document_path, read_document
-from gputax.text import printable
+from gputax.text import digits, printable
 
 # Above this, the mean over tenants says little about the worst one.
 UNEVEN_PERCENT = 5.0
@@ -178,7 +178,7 @@ def memory_room(each_and_whole_gb: tuple[float, float] | None, measured: int) ->
     if each_and_whole_gb is None:
         return None
     each, whole = each_and_whole_gb
-    return max(measured, math.floor(whole / each + 0.01)), f"{each:.3g} GB each of {whole:.3g} GB"
+    return max(measured, math.floor(whole / each + 0.01)), f"{digits(each, 3)} GB each of {digits(whole, 3)} GB"
 
 
 def _memory_gb(cells: Sequence[SharedCell]) -> tuple[float, float] | None:

@@ -86,16 +86,13 @@ def compare(
 def _format(format_name: str | None, as_json: bool, out: Path | None) -> str:
     if as_json and format_name not in (None, "json"):
         raise UsageError(f"--json and --format {format_name} contradict each other", next_step="use one of them")
-    if as_json:
-        return "json"
-    if format_name:
-        return format_name
+    format_name = "json" if as_json else format_name
     if out is None or out.is_dir() or not out.suffix:
-        return "table"
+        return format_name or "table"
     # A file of results is refused later, for what it is.
     if out.suffix.lower() not in _FORMAT_OF_SUFFIX and out.name not in RESULT_FILES:
         raise unknown_name("kind of report", out.suffix, _FORMAT_OF_SUFFIX)
-    return _FORMAT_OF_SUFFIX.get(out.suffix.lower(), "table")
+    return format_name or _FORMAT_OF_SUFFIX.get(out.suffix.lower(), "table")
 
 
 def _files(out: Path | None, format_name: str) -> dict[Path, str]:

@@ -49,16 +49,15 @@ def report(directories: tuple[str, ...], out: str, kind: str, as_json: bool, ove
 def _format(kind: str, as_json: bool, out: str) -> Format:
     if as_json and kind not in ("", "json"):
         raise UsageError(f"--json and --format {kind} contradict each other", next_step="use one of them")
-    for known in FORMATS:
-        if known == ("json" if as_json else kind):
-            return known
-    if kind:
+    chosen = next((known for known in FORMATS if known == ("json" if as_json else kind)), None)
+    if kind and chosen is None:
         raise unknown_name("format", kind, FORMATS)
-    if not out or out == "-":
-        return "html"
+    if not out or out == "-" or (chosen and not Path(out).suffix):
+        return chosen or "html"
     from gputax.report.output import format_of
 
-    return format_of(Path(out))
+    by_name = format_of(Path(out))
+    return chosen or by_name
 
 
 def _print(built: Report, kind: Format) -> int:

@@ -27,6 +27,7 @@ from gputax.stats.verdicts import ALPHA, Judgement, judge_all, not_comparable
 from gputax.text import joined, printable
 
 UNPAIRED_NOTICE = "unpaired: measured one after the other; `gputax duet` alternates and is sharper"
+BANDWIDTHS = frozenset(("host_to_device", "device_to_host"))
 
 
 def compare_sources(
@@ -94,6 +95,11 @@ def _compared(base: Source, other: Source, budgets: Budgets) -> tuple[list[CellR
     demanded = budgets.demanded(base.environment, other.environment) - judged
     if demanded and judged:
         found = [cell_rows(base, other, pair, budgets, demanded) for pair in pairs]
+    for number, pair in enumerate(pairs):
+        # The bandwidth of a copy is not judged beside its times; a text has only the bandwidth.
+        common = BANDWIDTHS & pair.base.metrics.keys() & pair.other.metrics.keys()
+        if not found[number].rows and common:
+            found[number] = cell_rows(base, other, pair, budgets, common)
     if any(cell.rows for cell in found):
         return found, unmatched
     raise ResultsError(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gputax.errors import ResultsError
+from gputax.plan.micro import is_micro
 from gputax.plan.notices import Notice
 from gputax.results.importers.source import UNKNOWN, Source, SourceCell
 
@@ -23,8 +24,10 @@ class CellPair:
 def match_cells(base: Source, other: Source) -> tuple[tuple[CellPair, ...], tuple[Notice, ...]]:
     """Return the pairs in the base's order, and a notice for each cell that has no partner or several.
 
-    A field that a source does not know matches any value, but only if exactly one cell is left.
+    A field that a source does not know matches any value, but only if exactly one cell is left. A text's single unnamed
+    cell is split where the other side measured the driver's operations one by one.
     """
+    base, other = _split(base, other), _split(other, base)
     pairs: dict[int, int] = {}
     for fits in (_equal, _compatible):
         free_base = [i for i in range(len(base.cells)) if i not in pairs]
@@ -42,6 +45,30 @@ def match_cells(base: Source, other: Source) -> tuple[tuple[CellPair, ...], tupl
     notices = [_alone(base.label, cell) for i, cell in enumerate(base.cells) if i not in pairs]
     notices += [_alone(other.label, cell) for j, cell in enumerate(other.cells) if j not in pairs.values()]
     return tuple(CellPair(base.cells[i], other.cells[pairs[i]]) for i in sorted(pairs)), tuple(notices)
+
+
+# What each figure of the users' texts and of our micro_results.txt is a figure of.
+_OPERATION_OF = {
+    "host_to_device": "micro:copy-in-100MB",
+    "device_to_host": "micro:copy-out-100MB",
+}
+
+
+def _split(source: Source, beside: Source) -> Source:
+    """Return the source with its only, unnamed cell as one cell per operation that `beside` has; else unchanged."""
+    measured = {cell.workload for cell in beside.cells if is_micro(cell.workload)}
+    if len(source.cells) != 1 or _key(source.cells[0]) != (None, None, None, None) or len(measured) < 2:
+        return source
+    (whole,) = source.cells
+    parts: dict[str, dict[str, float]] = {}
+    for metric, value in whole.metrics.items():
+        parts.setdefault(_OPERATION_OF.get(metric, "micro:operation"), {})[metric] = value
+    cells = [
+        replace(whole, workload=name, metrics=metrics, conditions={**whole.conditions, "workload": name})
+        for name, metrics in parts.items()
+        if name in measured
+    ]
+    return replace(source, cells=tuple(cells)) if cells else source
 
 
 def _only_partners(

@@ -233,5 +233,5 @@ def _slowdown(row: SharedRow) -> str:
     if value is None:
         return DASH
     if bounds is None or bounds[0] is None or bounds[1] is None:
-        return f"{value:.2g}x"
-    return f"{value:.2g}x ({bounds[0]:.2g} to {bounds[1]:.2g})"
+        return f"{digits(value, 2)}x"
+    return f"{digits(value, 2)}x ({digits(bounds[0], 2)} to {digits(bounds[1], 2)})"

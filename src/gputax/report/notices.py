@@ -22,7 +22,7 @@ from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import Resolution
 from gputax.results.documents.run import Benchmark
 from gputax.results.documents.sharing import NeighbourRow, SharingRecord
-from gputax.text import digits
+from gputax.text import percent
 
 # The tables explain their own dashes.
 EXPLAINED_BY_TABLES = ("too-few-samples",)
@@ -53,7 +53,7 @@ def _noise_floor(found: Resolution) -> Fact:
     basis = f"A against A: {found.pairs:,} pairs in {found.seconds:.0f} s"
     if wording.finite(found.half_width_percent) is None:
         return Fact(f"Noise floor of this machine: unknown ({basis} give no interval).", "inconclusive")
-    return Fact(f"Noise floor of this machine: ±{digits(found.half_width_percent, 2)} % ({basis}).")
+    return Fact(f"Noise floor of this machine: ±{percent(found.half_width_percent)} ({basis}).")
 
 
 def _resolutions(controls: list[Resolution]) -> list[Fact]:
@@ -70,7 +70,9 @@ def _resolutions(controls: list[Resolution]) -> list[Fact]:
         count = f"worst of {len(known)} A/A controls" if len(known) > 1 else "A/A control"
         basis = f"{count}: {worst.pairs:,} pairs in {worst.seconds:.0f} s"
         facts = [
-            Fact(f"The smallest overhead that this machine can resolve is {worst.half_width_percent:.2g} % ({basis}).")
+            Fact(
+                f"The smallest overhead that this machine can resolve is {percent(worst.half_width_percent)} ({basis})."
+            )
         ]
     for control in controls:
         if not control.contains_zero:

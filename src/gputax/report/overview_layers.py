@@ -20,6 +20,7 @@ from gputax.report.grouping import Compared, Pair
 from gputax.report.model import Fact, KeyNumber, OverviewRow
 from gputax.report.sources import ComparisonSource
 from gputax.results.documents.comparison import Resolution, Verdict
+from gputax.text import percent
 
 VERDICT_WORDS: dict[Verdict, str] = {
     "pass": "pass",
@@ -175,7 +176,7 @@ def layer_numbers(answers: Sequence[LayerAnswer], comparisons: Sequence[Comparis
     floors = [source.comparison.resolution for source in comparisons if source.comparison.resolution is not None]
     coarsest: Resolution | None = max(floors, key=lambda each: each.half_width_percent, default=None)
     if coarsest is not None and wording.finite(coarsest.half_width_percent) is not None:
-        text = f"±{wording.number(float(f'{coarsest.half_width_percent:.2g}'))} %"
+        text = f"±{percent(coarsest.half_width_percent)}"
         numbers.append(KeyNumber(text, "noise floor: the base against itself", device))
     else:
         passed = sum(each.verdict == "pass" for each in answers)

@@ -15,6 +15,7 @@ from gputax.report.grouping import Measured, chart_groups, compared, curves_of
 from gputax.report.model import Cell, Chart, Column, Section, Table, notes_once, text_cell
 from gputax.report.sources import ComparisonSource, RunSource, Telemetry
 from gputax.results.documents.run import Benchmark, RepeatedBenchmark
+from gputax.text import percent
 
 CELL_COLUMNS = (
     Column("workload", "workload"),
@@ -219,7 +220,7 @@ def _rate_cell(rate: float, bounds: tuple[float, float] | None) -> Cell:
     if bounds is None or not rate > 0:
         return _figure(rate)
     half_percent = 50.0 * (bounds[1] - bounds[0]) / rate
-    return Cell(f"{wording.number(rate)} ± {half_percent:.1f} %", wording.finite(rate), *bounds)
+    return Cell(f"{wording.number(rate)} ± {percent(half_percent)}", wording.finite(rate), *bounds)
 
 
 def _figure(value: float | None) -> Cell:

@@ -145,17 +145,12 @@ def said(metric: ComparedMetric) -> str:
         return f"{wording.MARKS[metric.verdict]} differs"
     if metric.verdict != "inconclusive":
         return wording.marked(metric.verdict)
-    value = by_value(metric)
-    return f"{wording.MARKS[metric.verdict]} {value}" if value else f"{wording.MARKS[metric.verdict]} open"
+    return f"{wording.MARKS[metric.verdict]} {by_value(metric) or 'undecided'}"
 
 
 def by_value(metric: ComparedMetric) -> str:
     """Return `over` or `within` for an undecided metric whose value lies on that side of its budget."""
-    cost = metric.overhead_absolute if metric.budget_unit == "ms" else metric.overhead_percent
-    cost = wording.finite(cost)
-    if cost is None or metric.budget is None or metric.verdict != "inconclusive":
-        return ""
-    return "over" if cost > metric.budget else "within"
+    return (metric.by_value or "").partition(" ")[0]
 
 
 def _tone(metric: ComparedMetric) -> Tone:
@@ -198,7 +193,7 @@ def _notes(lines: Sequence[Line], sides: Sequence[Side]) -> tuple[str, ...]:
     metrics = [metric for line in lines for metric in line.by_label.values()]
     notes = ["Overhead: positive is worse."]
     notes += [wording.LOST_NOTE] if any(metric.loss == "throughput" for metric in metrics) else []
-    notes += [BY_VALUE_NOTE] if any(by_value(metric) and not metric.paired for metric in metrics) else []
+    notes += [BY_VALUE_NOTE] if any(map(by_value, metrics)) else []
     notes += [FILE_TIME_NOTE] if any(side.measured_by == "mtime" for side in sides) else []
     notes += [f"Claim: {claim}." for claim in dict.fromkeys(metric.claim for metric in metrics) if claim]
     return tuple(notes)

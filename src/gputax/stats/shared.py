@@ -13,6 +13,7 @@ from gputax.errors import ResultsError
 from gputax.stats.inputs import finite_values
 from gputax.stats.percentiles import percentile_table
 from gputax.stats.series import series_mean
+from gputax.text import digits
 
 Int64Array = NDArray[np.int64]
 PERCENTILES = (0.50, 0.90, 0.99)
@@ -76,7 +77,9 @@ def common_window(tenants: Sequence[TenantRuns], release_ns: int, warmup_s: floa
     begin_ns = first_ns + int(warmup_s * 1e9)
     if begin_ns >= last_ns:
         together_s = max(0, last_ns - first_ns) / 1e9
-        raise ResultsError(f"all tenants ran together for {together_s:.3g} s, of which {warmup_s:g} s are warm-up")
+        raise ResultsError(
+            f"all tenants ran together for {digits(together_s, 3)} s, of which {warmup_s:g} s are warm-up"
+        )
     whole_ns = max(int(runs.end_ns[-1]) for runs in tenants) - min(release_ns, first_ns)
     return Window(begin_ns, last_ns, (last_ns - first_ns) / whole_ns)
 
@@ -91,7 +94,8 @@ def served(runs: TenantRuns, window: Window) -> Served:
     if not inside.any():
         slowest_s = float((runs.end_ns - runs.start_ns).max()) / 1e9
         raise ResultsError(
-            f"no run of a tenant is inside the common window of {window.seconds:.3g} s: a run takes {slowest_s:.3g} s"
+            f"no run of a tenant is inside the common window of {digits(window.seconds, 3)} s: "
+            f"a run takes {digits(slowest_s, 3)} s"
         )
     start_ns, end_ns = runs.start_ns[inside], runs.end_ns[inside]
     rate = float(runs.samples[inside].sum()) * 1e9 / max(1.0, float(end_ns[-1] - start_ns[0]))

@@ -81,6 +81,14 @@ def test_csv_goes_to_stdout_and_is_one_table(results: Path) -> None:
     assert sum(row["gputax_table"] == "metrics" for row in rows) == 44
 
 
+@pytest.mark.parametrize("words", [(), ("--format", "html"), ("--json",)])
+def test_an_unknown_ending_is_refused_whatever_the_format(results: Path, tmp_path: Path, words: list[str]) -> None:
+    error = run(results, *words, "--out", "x.pdf", code=2).exception
+    assert isinstance(error, UsageError)
+    assert ".html, .htm, .md" in error.next_step
+    assert not (tmp_path / "x.pdf").exists()
+
+
 def test_the_suffix_chooses_the_format(results: Path, tmp_path: Path) -> None:
     done = run(results, "--out", "comparison.md")
     assert (tmp_path / "comparison.md").read_text().startswith("<!-- gputax report")

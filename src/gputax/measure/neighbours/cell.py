@@ -23,6 +23,7 @@ from gputax.plan.neighbours import AggressorKind
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import SharePlan, Technique
 from gputax.sharing.place import SharedPlace, Tenant
+from gputax.text import digits
 from gputax.worker.probes.disturbance import PAIR_LIMITS, beyond, in_most, reasons
 
 # Delay from the clock query to the start: both workers must have read their loads and opened their telemetry.
@@ -237,7 +238,7 @@ class _Restart:
 
 
 def _stretched(asked_s: float, given_s: float) -> Notice:
-    text = f"slots of {asked_s:g} s are too short for this victim: using {given_s:.3g} s"
+    text = f"slots of {asked_s:g} s are too short for this victim: using {digits(given_s, 3)} s"
     return Notice("slot-stretched", text, given_s)
 
 

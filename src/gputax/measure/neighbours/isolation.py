@@ -16,6 +16,7 @@ from gputax.plan.neighbours import family_of
 from gputax.plan.techniques import SharePlan, Technique
 from gputax.results.documents.sharing import IsolationRow
 from gputax.sharing.place import SharedPlace
+from gputax.text import digits
 
 PROBE_S = 300.0
 MIB = 1 << 20
@@ -207,7 +208,8 @@ def _crash_text(outcome: CrashOutcome) -> str:
         return f"after {crashes} no new tenant could start: {outcome.new_tenant_error}"
     return (
         f"{crashes}: the victim continued without an error ({outcome.runs_beside} runs next to it, the longest "
-        f"{outcome.longest_beside_ms:.3g} ms, alone {outcome.longest_alone_ms:.3g} ms); a new tenant started each time"
+        f"{digits(outcome.longest_beside_ms, 3)} ms, alone {digits(outcome.longest_alone_ms, 3)} ms); "
+        "a new tenant started each time"
     )
 
 

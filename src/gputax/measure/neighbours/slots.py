@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gputax.errors import CellError
 from gputax.measure.sizing import dropped_runs
+from gputax.text import digits
 
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -66,7 +67,7 @@ def no_run_counts(slot: VictimSlot, slot_s: float) -> CellError:
     """Return the error for a slot without a number."""
     where = "beside its neighbour" if slot.beside else "alone"
     return CellError(
-        f"no run of the victim fits completely in a slot of {slot_s:.3g} s {where}",
+        f"no run of the victim fits completely in a slot of {digits(slot_s, 3)} s {where}",
         where=f"restart {slot.restart}, slot {slot.number + 1}",
         next_step=f"use --window {2 * slot_s:.0f}s",
     )

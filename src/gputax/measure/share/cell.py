@@ -21,6 +21,7 @@ from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
 from gputax.sharing.place import SharedPlace, Switched, Tenant
 from gputax.stats.shared import Served, TenantRuns, Window, common_window, jain_index, served, served_together
+from gputax.text import digits
 
 Columns = dict[str, npt.NDArray[np.int64]]
 # Tenants finish up to one run apart: with ten runs or more that is below a tenth of it. Their length is known from
@@ -87,7 +88,7 @@ def _released(plan: SharePlan, group: TenantGroup, view: RunView) -> Released:
     first = group.release(Load("saturate", batch_size=plan.batch_size))
     slowest_ns = max(int((each.columns["end_ns"] - each.columns["start_ns"]).max()) for each in first.observations)
     seconds = load_seconds(plan, len(group.tenants), slowest_ns)
-    view.phase(stretched_text(plan, seconds, slowest_ns) or f"measuring for {seconds:.3g} s")
+    view.phase(stretched_text(plan, seconds, slowest_ns) or f"measuring for {digits(seconds, 3)} s")
     load = Load("saturate", batch_size=plan.batch_size, min_duration_s=seconds, expected_latency_ns=max(1, slowest_ns))
     return group.release(load, _Progress(len(group.tenants), seconds, view).update)
 

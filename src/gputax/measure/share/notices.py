@@ -46,7 +46,8 @@ def stretched_text(plan: SharePlan, seconds: float, slowest_ns: int) -> str:
         return ""
     runs = int(window_s / run_s + 1e-9)
     fit = f"{runs} runs fit" if runs != 1 else "1 run fits"
-    return f"a run takes {run_s:.2g} s: measuring for {window_s:.3g} s instead of {plan.window_s:g} s, so that {fit}"
+    longer = f"measuring for {digits(window_s, 3)} s instead of {plan.window_s:g} s"
+    return f"a run takes {digits(run_s, 2)} s: {longer}, so that {fit}"
 
 
 def _unshared_cores(

@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gputax import api
 from gputax.errors import ResultsError
 from gputax.results.importers.detect import read_source
 from gputax.results.importers.source import CellSamples, Source
+from gputax.results.micro_text import micro_text
+from gputax.results.reading import RUN
+from gputax.results.store import read_document
 
 MakeRun = Callable[..., Path]
 STREAM = {
@@ -185,3 +189,30 @@ def test_hostile_names_stay_text_and_stay_short(make_run: MakeRun) -> None:
     assert source.label.isprintable()
     assert len(cell.claim) <= 200
     json.dumps(source.fingerprint, ensure_ascii=False, allow_nan=False).encode()
+
+
+def test_our_micro_text_and_our_run_of_several_operations_fit(make_run: MakeRun, record: Callable[..., Any]) -> None:
+    """The text has one unnamed cell, the record one per operation: no cell of one fitted a single cell of the other."""
+
+    def operation(name: str, **figures: float) -> dict[str, Any]:
+        return {**record()["benchmarks"][0], "workload": name, "cell": name, "batch_size": 1, **figures}
+
+    run = make_run(
+        "m",
+        benchmarks=[
+            operation("micro:operation", throughput_samples_per_sec=7000.0, latency_p99_ms=0.2, latency_mean_ms=0.14),
+            operation("micro:launch"),
+            operation("micro:copy-in-100MB", bandwidth_gb_per_s=4.4),
+            operation("micro:copy-out-100MB", bandwidth_gb_per_s=4.6),
+        ],
+    )
+    text = run / "micro_results.txt"
+    text.write_text(micro_text(read_document(RUN, run)))
+    for words in ((text, run), (run, text)):
+        comparison = api.compare(*words)
+        rows = {(row.workload, row.metric): row for row in comparison.metrics}
+        assert rows["micro:operation", "throughput"].overhead_percent == pytest.approx(0.0)
+        assert rows["micro:operation", "latency_p99"].base_value == pytest.approx(0.2)
+        assert rows["micro:copy-in-100MB", "host_to_device"].other_value == pytest.approx(4.4)
+        assert rows["micro:copy-out-100MB", "device_to_host"].other_value == pytest.approx(4.6)
+        assert not [row for row in comparison.metrics if row.verdict == "not comparable"]
