@@ -18,6 +18,7 @@ PUBLIC = (
     "compare",
     "duet",
     "load_plan",
+    "plan_like",
     "read_results",
     "report",
     "resolution",

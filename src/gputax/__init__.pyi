@@ -2,6 +2,7 @@ from gputax.api import advise as advise
 from gputax.api import compare as compare
 from gputax.api import duet as duet
 from gputax.api import load_plan as load_plan
+from gputax.api import plan_like as plan_like
 from gputax.api import read_results as read_results
 from gputax.api import report as report
 from gputax.api import resolution as resolution

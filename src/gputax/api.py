@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gputax.advise.advice import Advice
     from gputax.measure.duet.execution import OnPair
     from gputax.measure.duet.request import DuetRequest
+    from gputax.measure.run.like import LikePlan
     from gputax.measure.view import RunView
     from gputax.plan.techniques import SharePlan
     from gputax.report.model import Report
@@ -44,6 +45,7 @@ __all__ = [
     "duet",
     "duet_request",
     "load_plan",
+    "plan_like",
     "read_results",
     "report",
     "resolution",
@@ -120,6 +122,38 @@ def run(
             stall_timeout_s=stall_timeout_s,
             options=options,
         ).execute()
+
+
+def plan_like(
+    directory: StrPath,
+    environment: str = "bare",
+    *,
+    workloads: Sequence[str] = (),
+    scenarios: Sequence[str] = (),
+    batches: Sequence[int] = (),
+    **options: Any,
+) -> LikePlan:
+    """Return the cells of an earlier run for another environment, with its rates, bounds, threads and inputs.
+
+    `run(like.cells, repeats=like.repeats)` measures what `compare` can then judge. Options such as `threads=4` win;
+    what they contradict is in `contradictions`.
+    """
+    from gputax.measure.run.like import plan_like as planned
+    from gputax.places import refuse_unknown
+    from gputax.results.reading import RUN
+    from gputax.results.store import read_document
+
+    refuse_unknown(environment)
+    record = read_document(RUN, Path(directory))
+    return planned(
+        record,
+        str(directory),
+        environment,
+        workloads=workloads,
+        scenarios=scenarios,
+        batches=batches,
+        options=options,
+    )
 
 
 def run_directory(cells: Sequence[Cell], out: StrPath | None) -> Path:

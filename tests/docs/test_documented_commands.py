@@ -95,6 +95,8 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, baseline: 
         return
     if words[0] == "run" and "--dry-run" not in words:
         words.append("--dry-run")
+    if "--like" in words:
+        shutil.copytree(baseline, tmp_path / words[words.index("--like") + 1])
     if words[:2] == ["models", "fetch"]:
         done = gputax(*words, GPUTAX_MODELS=str(tmp_path), https_proxy="http://127.0.0.1:9")
         assert done.returncode == 3, "no network in tests: it must say which file to put where"

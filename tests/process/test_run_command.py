@@ -202,3 +202,31 @@ def test_a_run_with_repeats_can_be_compared_with_itself(repeated: Path) -> None:
     rows = json.loads(done.stdout)["metrics"]
     assert {tuple(row["repeats"]) for row in rows} == {(3, 3)}
     assert {row["spread"] for row in rows if row["overhead_percent"] is not None} == {"between repeats"}
+
+
+def test_a_run_like_an_earlier_one_can_be_compared_with_it(repeated: Path) -> None:
+    place = repeated.parent
+    done = run_gputax("run", "--like", "out", "--out", "again", "--json", cwd=place)
+    assert done.returncode in (0, 5), done.stderr
+    record = json.loads(done.stdout)
+    assert len(record["benchmarks"]) == 12, "three repeats, as the earlier run has"
+    done = run_gputax("compare", "out", "again", "--budget", "1000%", "--json", cwd=place)
+    rows = json.loads(done.stdout)["metrics"]
+    assert {row["scenario"] for row in rows} == {"offline", "server", "single-stream"}
+    assert "not comparable" not in {row["verdict"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--like", "nowhere"), "no results here"),
+        (("--like", "out", "--suite", "tiny.toml"), "--like takes the sizes of an earlier run"),
+        (
+            ("--like", "out", "--threads", "3", "--dry-run"),
+            "warning: --threads 3 instead of 1: not comparable with out",
+        ),
+    ],
+)
+def test_what_contradicts_an_earlier_run_is_said(repeated: Path, words: tuple[str, ...], text: str) -> None:
+    done = run_gputax("run", *words, cwd=repeated.parent)
+    assert text in " ".join(done.stderr.split())

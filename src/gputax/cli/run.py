@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gputax.cli.options import Verb, as_json, counts, listed, names, once, options, own, place_options, variable_options
+from gputax.errors import UsageError
 from gputax.places import ENVIRONMENTS, refuse_unknown
 from gputax.plan.cells import SCENARIOS, Cell, scenario_named
 from gputax.plan.micro import MICRO, known_names
@@ -62,6 +63,12 @@ EXIT_INVALID = 5
         show_default=True,
         short=True,
     ),
+    own(
+        "like",
+        "An earlier run: take its cells, rates, bounds, threads, inputs and repeats, so that compare can judge.",
+        metavar="DIRECTORY",
+        short=True,
+    ),
     declared("out", help="Result directory. [default: results/ENV-TIME, or the unfinished one]"),
     declared("overwrite"),
     declared("stall-timeout"),
@@ -74,8 +81,9 @@ EXIT_INVALID = 5
 @place_options
 @variable_options
 def run(
-    environment: str, workload: str, scenario: str, batch: str, suite: str, repeats: int, out: str, overwrite: bool,
-    stall_timeout: float, wait_quiet: float, accept_disturbed: bool, dry_run: bool, as_json: bool, result_block: bool,
+    environment: str, workload: str, scenario: str, batch: str, suite: str, repeats: int, like: str, out: str,
+    overwrite: bool, stall_timeout: float, wait_quiet: float, accept_disturbed: bool, dry_run: bool, as_json: bool,
+    result_block: bool,
     options: EnvironmentOptions, **chosen: Any,
 ) -> int:  # fmt: skip
     """Measure inference in an environment: LoadGen's scenarios on real models, results on disk.
@@ -83,14 +91,15 @@ def run(
     Each cell is written when it ends; after an interrupt the same command resumes.
     """
     refuse_unknown(environment)
-    cells = load_plan(
-        suite,
-        workloads=names(workload, "workload", known_names(tuple(WORKLOADS)), SYNONYMS),
-        scenarios=once(tuple(map(scenario_named, listed(scenario, "scenario"))), "scenario") if scenario else (),
-        batches=counts(batch, "batch") if batch else (),
-        environment=environment,
-        **chosen,
-    )
+    picked: dict[str, Any] = {
+        "workloads": names(workload, "workload", known_names(tuple(WORKLOADS)), SYNONYMS),
+        "scenarios": once(tuple(map(scenario_named, listed(scenario, "scenario"))), "scenario") if scenario else (),
+        "batches": counts(batch, "batch") if batch else (),
+    }
+    if like:
+        cells, repeats = _like(like, environment, picked, chosen, repeats)
+    else:
+        cells = load_plan(suite, environment=environment, **picked, **chosen)
     if dry_run:
         return _show_plan(cells, repeats, as_json)
     # Imported here: pydantic, numpy and rich are not needed to refuse a wrong command line.
@@ -106,6 +115,31 @@ def run(
         )  # fmt: skip
     _show(record, directory, as_json, result_block)
     return exit_code(record, accept_disturbed)
+
+
+def _like(
+    directory: str, environment: str, picked: dict[str, Any], chosen: dict[str, Any], repeats: int
+) -> tuple[tuple[Cell, ...], int]:
+    """Return the cells and repeats of an earlier run; options of the command line win, with a warning."""
+    context = click.get_current_context()
+
+    def given(name: str) -> bool:
+        return context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+
+    if given("suite"):
+        raise UsageError("--like takes the sizes of an earlier run, --suite others", next_step="use one of them")
+    from gputax import api
+
+    words = {"workloads": "workload", "scenarios": "scenario", "batches": "batch"}
+    planned = api.plan_like(
+        directory,
+        environment,
+        **{name: values for name, values in picked.items() if given(words[name])},
+        **{name: value for name, value in chosen.items() if given(name)},
+    )
+    for text in planned.contradictions:
+        click.echo(f"gputax: warning: {text}: not comparable with {directory}", err=True)
+    return planned.cells, repeats if given("repeats") else planned.repeats
 
 
 def exit_code(record: RunRecord, accept_disturbed: bool) -> int:

@@ -39,7 +39,7 @@ OVERHEAD_NOTE = "Overhead: positive is worse, for every metric."
 LOST_NOTE = "Of a throughput it is the part lost, 1 - new/old."
 WITHIN: Spread = "within one run"
 WITHIN_NOTE = "One run each: the interval is within a run; how much runs differ is not known, so nothing is decided."
-REPEATS_NOTE = "The interval is over the repeats, for any steady trend of the machine across them."
+REPEATS_NOTE = "The interval covers how much repeats differ, and a steady trend of the machine across them."
 # On a busy machine single slots are so slow that the two columns may even lie the other way round.
 PAIRED_NOTE = (
     "In pairs, the overhead of a mean or a median is computed from each pair's ratio, not from the two columns."

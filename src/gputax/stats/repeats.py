@@ -44,12 +44,12 @@ class Repeats:
         known = [when for when in at_s if when is not None]
         return cls(np.array(values, dtype=np.float64), np.array(known) if len(known) == len(values) else None)
 
-    @property
+    @cached_property
     def mean(self) -> float:
         """The mean over the repeats."""
         return float(self.values.mean())
 
-    @property
+    @cached_property
     def se(self) -> float:
         """The standard error of the mean; 0 if the repeats differ by no more than rounding."""
         sd = float(self.values.std(ddof=1))

@@ -24,6 +24,7 @@ def empty_record(cells: tuple[Cell, ...], plan: str, timestamp: str) -> RunRecor
         complete=False,
         plan_id=plan,
         cells_planned=tuple(cell.id for cell in cells),
+        plan=tuple(cell.to_dict() for cell in cells),
         environment=cells[0].environment,
         device_label="nothing measured yet",
         gpu_info=GpuInfo(name="nothing measured yet"),

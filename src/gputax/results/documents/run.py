@@ -171,6 +171,9 @@ class RunRecord(Document):
     sessions: tuple[str, ...] = Field(default=(), description="when the command was started: more than once if resumed")
     plan_id: str
     cells_planned: tuple[str, ...]
+    plan: tuple[dict[str, Any], ...] = Field(
+        default=(), description="the cells with all their options, for `gputax run --like`; empty before version 0.3"
+    )
     environment: str
     device: str | None = None
     device_label: str = Field(description="the label that every table and chart of these numbers carries")
