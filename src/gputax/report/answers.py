@@ -13,6 +13,7 @@ from gputax.report.grouping import Compared, Pair
 from gputax.report.model import Cell, Column, Fact, Table, text_cell
 from gputax.report.side_by_side import side_by_side
 from gputax.results.documents.comparison import Verdict
+from gputax.results.importers.source import UNNAMED
 from gputax.stats.repeats import FEWEST_REPEATS
 
 # The worst first: one metric over its budget fails the layer, one that cannot be judged leaves it open.
@@ -113,11 +114,16 @@ def answer_sentence(answers: Sequence[LayerAnswer]) -> Fact:
     name_device = several_devices(answers)
     clauses = []
     for verdict in SEVERITY:
-        chosen = [answer for answer in answers if answer.typical.metric.verdict == verdict]
-        if chosen:
-            clauses.append(_clause(chosen, verdict, name_device))
+        for by_value in ("over budget by value", "within budget by value", None):
+            chosen = [answer for answer in answers if _said(answer) == (verdict, by_value)]
+            if chosen:
+                clauses.append(_clause(chosen, verdict, name_device) + (f", {by_value}" if by_value else ""))
     clauses += [f"{_label(answer, name_device)}, worst: {worst_words(answer)}" for answer in answers if answer.hidden]
     return Fact("; ".join(clauses) + ".", worst)
+
+
+def _said(answer: LayerAnswer) -> tuple[Verdict, str | None]:
+    return answer.typical.metric.verdict, answer.typical.metric.by_value
 
 
 def _clause(answers: list[LayerAnswer], verdict: Verdict, name_device: bool) -> str:
@@ -156,7 +162,8 @@ def worst_words(answer: LayerAnswer) -> str:
 def metric_words(row: Compared) -> str:
     """Return a metric with its cell; of a driver's operation without the scenario, which is the same for all."""
     cell = row.metric.workload if row.metric.workload in OPERATIONS else row.cell
-    return f"{wording.metric_title(row.metric.metric)} of {cell}"
+    title = wording.metric_title(row.metric.metric)
+    return title if cell == UNNAMED else f"{title} of {cell}"
 
 
 def several_devices(answers: Sequence[LayerAnswer]) -> bool:

@@ -16,6 +16,7 @@ from gputax.report.model import Chart, Column, Section, Table, notes_once, text_
 from gputax.report.side_by_side import side_by_side
 from gputax.report.sources import ComparisonSource
 from gputax.results.documents.comparison import PairSeries
+from gputax.results.importers.source import UNNAMED
 
 OVERHEAD_CAPTION = (
     "Dot: the overhead. Pale bar: its 95 % interval. Dark tick: the budget. Green: pass, red: fail, "
@@ -77,7 +78,7 @@ def layers_section(rows: Sequence[Compared], *, detail: bool) -> Section | None:
             if not waterfall.stacked:
                 tables.append(table)
                 continue
-            title = f"{cell}: {wording.metric_title(metric)}"
+            title = wording.metric_title(metric) if cell == UNNAMED else f"{cell}: {wording.metric_title(metric)}"
             derived = any(step.derived for step in waterfall.steps)
             charts.append(
                 Chart(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gputax.plan.environment import EnvironmentName
 from gputax.report.grouping import Compared
 from gputax.report.wording import finite, known_bounds
 from gputax.results.documents.comparison import ComparedMetric, Verdict
-from gputax.stats.estimates import log_of_percent, percent_of_log
+from gputax.stats.estimates import log_of_lost_percent, log_of_percent, lost_percent_of_log, percent_of_log
 
 DERIVED_NOTE = (
     "Derived: computed from two comparisons with the same base; the interval combines both (MOVER, as if independent, "
@@ -30,6 +30,8 @@ class Step:
     """This layer's cost over the root."""
     own_percent: float
     own_ci95: tuple[float | None, float | None]
+    end_ci95: tuple[float | None, float | None]
+    """The interval of its own cost, placed at its end."""
     verdict: Verdict | None
     """None where the step is derived: only what was compared is judged."""
     paired: bool
@@ -85,6 +87,8 @@ def _waterfall(rows: list[Compared]) -> Waterfall:
     levels = _levels(root, edges)
     steps: list[Step] = []
     ends = {root: 0.0}
+    lost = any(row.metric.loss == "throughput" for row in rows)
+    in_percent = lost_percent_of_log if lost else percent_of_log
 
     def climb(parent: str) -> None:
         for label in layers:
@@ -92,14 +96,16 @@ def _waterfall(rows: list[Compared]) -> Waterfall:
                 continue
             own, bounds, metric = _own_cost(root, parent, label, edges, levels)
             ends[label] = ends[parent] + own
+            around = (None if bound is None else ends[parent] + bound for bound in bounds)
             steps.append(
                 Step(
                     label=label,
                     parent=parent,
-                    start_percent=percent_of_log(ends[parent]),
-                    end_percent=percent_of_log(ends[label]),
-                    own_percent=percent_of_log(own),
-                    own_ci95=(_percent(bounds[0]), _percent(bounds[1])),
+                    start_percent=in_percent(ends[parent]),
+                    end_percent=in_percent(ends[label]),
+                    own_percent=in_percent(own),
+                    own_ci95=_percents(bounds, in_percent),
+                    end_ci95=_percents((next(around), next(around)), in_percent),
                     verdict=None if metric is None else metric.verdict,
                     paired=metric is not None and metric.paired,
                 )
@@ -160,17 +166,23 @@ def _difference_bounds(own: float, a: float, a_bounds: LogBounds, b: float, b_bo
 
 
 def _log_cost(metric: ComparedMetric) -> float | None:
-    value = finite(metric.overhead_percent)
-    return None if value is None or value <= -100.0 else log_of_percent(value)
+    return _log(finite(metric.overhead_percent), metric)
 
 
 def _log_bounds(metric: ComparedMetric) -> LogBounds:
     low, high = known_bounds(metric.ci95_percent, "%")
-    return (
-        None if low is None else log_of_percent(low),
-        None if high is None or high <= -100.0 else log_of_percent(high),
-    )
+    return _log(low, metric), _log(high, metric)
 
 
-def _percent(log: float | None) -> float | None:
-    return None if log is None else percent_of_log(log)
+def _log(percent: float | None, metric: ComparedMetric) -> float | None:
+    """Return the log of the cost ratio: the metric counts time that is added, or throughput that is lost."""
+    if percent is None:
+        return None
+    if metric.loss == "throughput":
+        return None if percent >= 100.0 else log_of_lost_percent(percent)
+    return None if percent <= -100.0 else log_of_percent(percent)
+
+
+def _percents(bounds: LogBounds, in_percent: Callable[[float], float]) -> LogBounds:
+    low, high = (None if bound is None else in_percent(bound) for bound in bounds)
+    return low, high

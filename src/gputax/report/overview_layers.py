@@ -19,7 +19,8 @@ from gputax.report.charts.overview import LONGEST_LINE, shortened
 from gputax.report.grouping import Compared, Pair
 from gputax.report.model import Fact, KeyNumber, OverviewRow
 from gputax.report.sources import ComparisonSource
-from gputax.results.documents.comparison import Resolution, Verdict
+from gputax.results.documents.comparison import ComparedMetric, Resolution, Verdict
+from gputax.results.importers.source import UNNAMED
 from gputax.text import percent
 
 VERDICT_WORDS: dict[Verdict, str] = {
@@ -117,7 +118,7 @@ def layer_rows(answers: Sequence[LayerAnswer]) -> tuple[str, list[OverviewRow]]:
                 value=value,
                 low=low,
                 high=high,
-                text=f"{cost} {wording.MARKS[metric.verdict]} {VERDICT_WORDS[metric.verdict]}",
+                text=f"{cost.removesuffix(' (no interval)')} {wording.MARKS[metric.verdict]} {_verdict_words(metric)}",
                 tip=f"{name}, {metric_words(answer.typical)}: {wording.metric_overhead(metric)}, "
                 f"budget {wording.budget(metric)}, {metric.verdict}{f'; {worst}' if worst else ''}",
                 mark=budget,
@@ -130,6 +131,13 @@ def layer_rows(answers: Sequence[LayerAnswer]) -> tuple[str, list[OverviewRow]]:
         )
     what = metric_words(answers[0].typical) if same else "each layer's typical metric"
     return f"overhead in {what}, % (right is worse)", rows
+
+
+def _verdict_words(metric: ComparedMetric) -> str:
+    """Return the verdict; of what has no interval, where its value lies."""
+    if metric.by_value and metric.ci95_percent is None and metric.ci95_absolute is None:
+        return metric.by_value.replace(" budget", "")
+    return VERDICT_WORDS[metric.verdict]
 
 
 def worst_line(answer: LayerAnswer, longest: int) -> str:
@@ -147,7 +155,8 @@ def _short_words(row: Compared) -> str:
     """Return a metric where there is room for little, e.g. `allocate p50 latency`."""
     metric = row.metric
     if metric.workload not in OPERATIONS:
-        return f"{row.cell} {wording.metric_title(metric.metric)}"
+        cell = "" if row.cell == UNNAMED else f"{row.cell} "
+        return f"{cell}{wording.metric_title(metric.metric)}"
     operation = OPERATIONS[metric.workload]
     title = "bandwidth" if metric.metric == operation.bandwidth_metric else wording.metric_title(metric.metric)
     return f"{operation.name.removeprefix(f'{MICRO}:')} {title}"

@@ -23,6 +23,26 @@ def test_a_chain_adds_up() -> None:
         assert above.start_percent == pytest.approx(below.end_percent)
 
 
+def test_lost_throughput_adds_up_as_what_is_left() -> None:
+    """1000 -> 990 -> 950 samples/s: the proxy loses 40 of 990, not 5 % less 1 %."""
+    lost = {"metric": "throughput", "loss": "throughput"}
+    (found,) = waterfalls(
+        [
+            row("bare", "k8s", 1.0, ci95_percent=(0.5, 1.5), **lost),
+            row("bare", "k8s+proxy", 5.0, ci95_percent=(4.0, 6.0), **lost),
+        ]
+    )
+    pod, proxy = found.steps
+    assert (pod.start_percent, pod.end_percent) == pytest.approx((0.0, 1.0))
+    assert pod.end_ci95 == pytest.approx((0.5, 1.5))
+    assert (proxy.start_percent, proxy.end_percent) == pytest.approx((1.0, 5.0))
+    assert proxy.own_percent == pytest.approx(100 * (1 - 950 / 990))
+    low, high = proxy.end_ci95
+    assert low is not None
+    assert high is not None
+    assert low < 5.0 < high
+
+
 def test_two_layers_on_one_pod_both_stand_on_the_pod() -> None:
     (found,) = waterfalls([row("bare", "k8s", 1.0), row("k8s", "k8s+proxy", 5.0), row("k8s", "k8s+xen", 10.0)])
     assert [(step.label, step.start_percent) for step in found.steps] == [

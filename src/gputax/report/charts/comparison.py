@@ -63,11 +63,7 @@ def waterfall_chart(title: str, devices: Iterable[str], waterfall: Waterfall) ->
 
 def _step_row(step: Step) -> dict[str, Any]:
     """Return the bar from the parent's end to this layer's end, with the interval of its own cost around the end."""
-    start = 1.0 + step.start_percent / 100.0
-    low, high = (
-        None if bound is None else 100.0 * (start * (1.0 + bound / 100.0) - 1.0)
-        for bound in wording.known_bounds(step.own_ci95, "%")
-    )
+    low, high = wording.known_bounds(step.end_ci95, "%")
     cost = wording.overhead(step.own_percent, step.own_ci95, "%")
     mark = f" {wording.MARKS[step.verdict]}" if step.verdict else " derived"
     return {
