@@ -26,9 +26,8 @@ from gputax.cli.options import (
 from gputax.errors import UsageError
 from gputax.plan.cells import scenario_named
 from gputax.plan.micro import known_names
-from gputax.plan.neighbours import KINDS, VICTIMS
 from gputax.plan.options import PLACE_OPTIONS, TENANTS, EnvironmentOptions, declared
-from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, SYNONYMS, TECHNIQUES, SharePlan
+from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, KINDS, SYNONYMS, TECHNIQUES, VICTIMS, SharePlan
 from gputax.plan.workloads import SYNONYMS as WORKLOAD_SYNONYMS
 from gputax.plan.workloads import WORKLOADS
 from gputax.text import counted, duration

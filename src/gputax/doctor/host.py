@@ -8,7 +8,7 @@ from typing import Any
 
 from gputax.doctor.finding import Disk, Finding
 from gputax.worker.probes.disturbance import Limits
-from gputax.worker.probes.look import Look
+from gputax.worker.probes.facts import Look
 
 # A ResNet-50 quick run stays below 1.5 GB; BERT-Large's weights are 1.3 GB and in memory twice while they load.
 SMALL_RUN_MB, LARGE_RUN_MB = 1500, 4000

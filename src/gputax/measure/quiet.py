@@ -14,7 +14,7 @@ from gputax.plan.environment import BARE, CONTAINER, EnvironmentName
 from gputax.plan.options import EnvironmentOptions
 from gputax.text import duration
 from gputax.worker.probes.disturbance import CELL_LIMITS
-from gputax.worker.probes.look import LOOK_S, Look, look
+from gputax.worker.probes.facts import LOOK_S, Look, look
 
 Say = Callable[[str], None]
 # A gap between two jobs of another user is not yet quiet.

@@ -13,7 +13,7 @@ from gputax.measure.run.cell import Measured
 from gputax.measure.session import Observation
 from gputax.plan.cells import Cell, Setup
 from gputax.plan.load import Load
-from gputax.worker.probes.look import Look, Process
+from gputax.worker.probes.facts import Look, Process
 
 QUIET = Look(1.0, 2, 0.5, 3.0)
 BUSY = Look(1.0, 2, 0.5, 98.0, busiest=(Process(7, "ffmpeg", 97.0),))

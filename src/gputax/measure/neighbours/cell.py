@@ -11,17 +11,24 @@ from typing import Any
 from gputax.environments.described import Described
 from gputax.environments.evidence import Evidence
 from gputax.errors import CellError
-from gputax.measure.neighbours.crash import CrashLoop, CrashOutcome, together
 from gputax.measure.neighbours.slots import VictimSlot, counted_slot, no_run_counts, slot_order
-from gputax.measure.neighbours.workers import ANSWER_S, AggressorWorker, common_now_ns, proven, victim_session
+from gputax.measure.neighbours.workers import (
+    ANSWER_S,
+    AggressorWorker,
+    CrashLoop,
+    CrashOutcome,
+    common_now_ns,
+    proven,
+    together,
+    victim_session,
+)
 from gputax.measure.session import Observation, WorkerSession
 from gputax.measure.sizing import Pilot
 from gputax.measure.threads import in_parallel
 from gputax.measure.view import RunView
 from gputax.plan.load import Load
-from gputax.plan.neighbours import AggressorKind
 from gputax.plan.notices import Notice
-from gputax.plan.techniques import SharePlan, Technique
+from gputax.plan.techniques import AggressorKind, SharePlan, Technique
 from gputax.sharing.place import SharedPlace, Tenant
 from gputax.text import digits
 from gputax.worker.probes.disturbance import PAIR_LIMITS, beyond, in_most, reasons

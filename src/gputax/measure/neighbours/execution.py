@@ -17,17 +17,16 @@ from gputax.measure.neighbours.isolation import judged_crash, try_isolation
 from gputax.measure.neighbours.record import (
     described_by,
     empty_neighbours,
+    neighbour_row,
     replaced_isolation,
     shown_cells,
     two_tenants,
 )
-from gputax.measure.neighbours.rows import neighbour_row
 from gputax.measure.neighbours.slots import pairs_of, sample_columns
 from gputax.measure.skipped import SkippedTechniques
 from gputax.measure.view import RunView
-from gputax.plan.neighbours import AggressorKind, checked_kinds, checked_victim
 from gputax.plan.notices import Notice
-from gputax.plan.techniques import TECHNIQUES, SharePlan, Technique
+from gputax.plan.techniques import TECHNIQUES, AggressorKind, SharePlan, Technique, checked_kinds, checked_victim
 from gputax.results.documents.sharing import SharingRecord
 from gputax.results.reading import SHARING
 from gputax.sharing.place import SharedPlace

@@ -10,10 +10,8 @@ from gputax.environments.connection import WorkerConnection
 from gputax.environments.evidence import Evidence
 from gputax.errors import CellError, WorkerError
 from gputax.measure.neighbours.cell import parts_of
-from gputax.measure.neighbours.crash import CrashOutcome
-from gputax.measure.neighbours.workers import proven
-from gputax.plan.neighbours import family_of
-from gputax.plan.techniques import SharePlan, Technique
+from gputax.measure.neighbours.workers import CrashOutcome, proven
+from gputax.plan.techniques import SharePlan, Technique, family_of
 from gputax.results.documents.sharing import IsolationRow
 from gputax.sharing.place import SharedPlace
 from gputax.text import digits

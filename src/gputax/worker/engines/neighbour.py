@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gputax.errors import UsageError
-from gputax.plan.neighbours import AGGRESSORS, ENGINE, family_of
+from gputax.plan.techniques import AGGRESSORS, ENGINE, family_of
 from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
 from gputax.worker.probes.files import read_text
 

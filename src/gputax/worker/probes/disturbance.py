@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gputax.plan.notices import Notice
-from gputax.worker.probes.series import TelemetrySeries
+from gputax.worker.probes.telemetry import TelemetrySeries
 
 # NVML's clock event reasons that slow a GPU against the user's intention. Not listed: idle (1), clocks set by the
 # user (2) and display clocks (256), which do not disturb a compute load.

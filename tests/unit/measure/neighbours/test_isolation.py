@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gputax.environments.evidence import Evidence
-from gputax.measure.neighbours.crash import CrashOutcome, life_ms, together
 from gputax.measure.neighbours.isolation import judged_crash, judged_foreign_memory, judged_quota, quota_of
+from gputax.measure.neighbours.workers import CrashOutcome, life_ms, together
 from gputax.plan.techniques import TECHNIQUES
 
 MIB = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputax.worker.probes.disturbance import CELL_LIMITS, Limits
-from gputax.worker.probes.look import Look, Process, busiest, look
+from gputax.worker.probes.facts import Look, Process, busiest, look
 from tests.unit.worker.probes.conftest import PlantTree
 
 CALM = Look(1.0, 2, steal_percent=2.0, others_percent_of_core=12.0, swapped_mb_per_s=0.0, governors=("performance",))
@@ -41,7 +41,7 @@ def test_a_look_reads_the_counters_at_both_ends(plant: PlantTree, monkeypatch: p
             }
         )
 
-    monkeypatch.setattr("gputax.worker.probes.look.time.sleep", a_second)
+    monkeypatch.setattr("gputax.worker.probes.facts.time.sleep", a_second)
     monkeypatch.setattr("gputax.worker.probes.telemetry.current_affinity", lambda _: {0, 1})
     seen = look(1.0, root)
     assert [(each.pid, each.name) for each in seen.busiest] == [(41, "a (b) c"), (43, "new")]

@@ -7,7 +7,7 @@ import pytest
 from gputax.errors import UsageError
 from gputax.plan.cells import Setup
 from gputax.plan.engines import ENGINES, parse_engine
-from gputax.plan.neighbours import AGGRESSORS, KINDS, aggressor_setup, checked_kinds, checked_victim, family_of
+from gputax.plan.techniques import AGGRESSORS, KINDS, aggressor_setup, checked_kinds, checked_victim, family_of
 
 
 def test_the_table_is_whole() -> None:

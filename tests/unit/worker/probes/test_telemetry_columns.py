@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputax.worker.probes.nvidia import GpuSample
-from gputax.worker.probes.series import RawSample, to_series
+from gputax.worker.probes.telemetry import RawSample, to_series
 
 MS = 1_000_000
 # user nice system idle iowait irq softirq steal guest guest_nice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gputax.measure.neighbours.rows import neighbour_row
+from gputax.measure.neighbours.record import neighbour_row
 from gputax.measure.neighbours.slots import NeighbourPair
 from gputax.plan.notices import Notice
 
