@@ -92,14 +92,16 @@ def _compared(base: Source, other: Source, budgets: Budgets) -> tuple[list[CellR
     pairs, unmatched = match_cells(base, other)
     found = [cell_rows(base, other, pair, budgets) for pair in pairs]
     judged = {row.metric.name for cell in found for row in cell.rows}
-    demanded = budgets.demanded(base.environment, other.environment) - judged
-    if demanded and judged:
-        found = [cell_rows(base, other, pair, budgets, demanded) for pair in pairs]
+    demanded = budgets.demanded(base.environment, other.environment)
+    common = [frozenset(pair.base.metrics) & frozenset(pair.other.metrics) for pair in pairs]
+    # What the command line names is judged where both sides have it; if no cell does, each says why.
+    nowhere = demanded - judged - frozenset().union(*common) if judged else frozenset()
     for number, pair in enumerate(pairs):
+        wanted = nowhere | (demanded & common[number])
         # The bandwidth of a copy is not judged beside its times; a text has only the bandwidth.
-        common = BANDWIDTHS & pair.base.metrics.keys() & pair.other.metrics.keys()
-        if not found[number].rows and common:
-            found[number] = cell_rows(base, other, pair, budgets, common)
+        wanted |= frozenset() if found[number].rows else BANDWIDTHS & common[number]
+        if wanted:
+            found[number] = cell_rows(base, other, pair, budgets, wanted)
     if any(cell.rows for cell in found):
         return found, unmatched
     raise ResultsError(

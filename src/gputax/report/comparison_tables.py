@@ -136,7 +136,7 @@ def _console_notes(rows: Sequence[Compared]) -> tuple[str, ...]:
     notes += ["Overhead: positive is worse" + (PAIRED_WORDS if any(row.metric.paired for row in rows) else ".")]
     notes += _formula_notes(rows)
     notes += _open_notes(rows)
-    if any(row.metric.base_value is None or row.metric.other_value is None for row in rows):
+    if any(_too_few(row.metric) for row in rows):
         notes.append(wording.short_floors_note())
     notes += [f"Claim: {claim}." for claim in dict.fromkeys(row.metric.claim for row in rows) if claim]
     return tuple(notes)
@@ -241,11 +241,16 @@ def _notes(rows: Sequence[Compared]) -> tuple[str, ...]:
         notes.append(UNPAIRED_NOTE)
     notes += _formula_notes(rows)
     notes += _open_notes(rows)
-    if any(row.metric.base_value is None or row.metric.other_value is None for row in rows):
+    if any(_too_few(row.metric) for row in rows):
         notes.append(wording.floors_note())
     notes += [f"Budget of {source}." for source in _budget_sources(rows)]
     notes += [f"Claim: {claim}." for claim in dict.fromkeys(row.metric.claim for row in rows) if claim]
     return tuple(notes)
+
+
+def _too_few(metric: ComparedMetric) -> bool:
+    """Whether a number is missing because its percentile needs more samples."""
+    return (metric.base_value is None or metric.other_value is None) and " needs " in metric.reason
 
 
 def not_judged(comparison: Comparison) -> list[str]:

@@ -435,6 +435,22 @@ def test_a_named_metric_is_asked_only_of_cells_that_can_have_it(cell: Make, sour
     assert [row.scenario for row in comparison.metrics if row.metric == "latency_p99"] == ["single-stream"]
 
 
+def test_a_named_metric_is_judged_in_every_cell_that_has_it_on_both_sides(cell: Make, source: Make) -> None:
+    """The users' texts give a p99 of Offline too, and their script compares it with 2 ms."""
+    cells = (
+        cell(None, scenario="offline", metrics={"throughput": 42_000.0, "latency_p99": 12.0}),
+        cell(None, metrics={"latency_p50": 5.0, "latency_p99": 15.0}),
+    )
+    sides = [source(name, *cells, environment=name) for name in ("bare", "k8s")]
+
+    def judged(*budgets: str) -> list[str]:
+        rows = compare_sources(sides[0], sides[1:], parse_budgets(budgets)).metrics
+        return [row.scenario for row in rows if row.metric == "latency_p99"]
+
+    assert judged() == ["single-stream"]
+    assert judged("p99=2ms") == ["offline", "single-stream"]
+
+
 def test_the_p99_budget_fits_the_size_of_a_request(cell: Make, source: Make) -> None:
     """+283 % of an operation of 0.2 ms passed against +2 ms."""
     for request_ms, expected in ((0.14, (2.0, "%")), (10.0, (2.0, "ms"))):
