@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from gputax.doctor.finding import Disk, Finding, Status
-from gputax.doctor.gpu import check_gpu
-from gputax.doctor.host import (
+from gputax.doctor.hardware import (
     check_cpu,
     check_disk,
     check_governor,
+    check_gpu,
     check_load,
     check_memory,
     check_noise,

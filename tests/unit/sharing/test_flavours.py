@@ -14,7 +14,7 @@ from gputax.kubernetes.objects import PodPlan, Size, pod
 from gputax.plan.options import SHARING_FLAVOURS, EnvironmentOptions
 from gputax.sharing.flavours import FLAVOURS, cluster_of, flavour_of, offer_for, plugin_file, plugin_files
 from gputax.sharing.kubernetes.manifests import FILES_PERMISSIONS, NODE_PERMISSIONS, access_sharing
-from gputax.sharing.kubernetes.nodes import Others, others_on, tenant_size
+from gputax.sharing.kubernetes.node import Others, others_on, tenant_size
 from gputax.sharing.kubernetes.plugin_config import ConfigPlace, missing_files, mounted_place, place_named
 from gputax.sharing.offer import Offer, Wish, chosen_profile, unmet
 

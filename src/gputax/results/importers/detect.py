@@ -13,10 +13,10 @@ from gputax.plan.environment import environment_in
 from gputax.plan.notices import Notice
 from gputax.results.documents.comparison import COMPARISON_NAME
 from gputax.results.documents.run import RECORD_NAME
-from gputax.results.importers import loadgen, older_json, pod_log, result_directory, text_results
+from gputax.results.importers import loadgen, older_json, pod_log, record_source, text_results
 from gputax.results.importers.loadgen import DETAIL_NAME, SUMMARY_NAME
 from gputax.results.importers.place import Place
-from gputax.results.importers.result_directory import record_place
+from gputax.results.importers.record_source import record_place
 from gputax.results.importers.source import UNKNOWN, Format, Source
 from gputax.results.importers.text_results import LONGEST_LINE
 from gputax.text import printable
@@ -131,7 +131,7 @@ Read = Callable[[Place], Source]
 FORMATS: dict[Format, tuple[Recognises, Read]] = {
     "pod-log": (pod_log.recognises, pod_log.read),
     "loadgen": (loadgen.recognises, loadgen.read),
-    "gputax": (result_directory.recognises, result_directory.read),
+    "gputax": (record_source.recognises, record_source.read),
     "older-json": (older_json.recognises, older_json.read),
     "text": (lambda place: not place.is_directory and place.data is None, text_results.read),
 }

@@ -13,7 +13,7 @@ from gputax.plan.metrics import METRICS
 from gputax.plan.notices import Notice
 from gputax.results.importers.place import Place
 from gputax.results.importers.quantities import COUNTED, TIME_FACTOR
-from gputax.results.importers.result_directory import record_place
+from gputax.results.importers.record_source import record_place
 from gputax.results.importers.source import (
     UNKNOWN,
     Findings,

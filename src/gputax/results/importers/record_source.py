@@ -1,4 +1,4 @@
-"""A run record as a source: from its directory with samples, or alone, from a pod's log."""
+"""Our own run record as a source: from its result directory with samples, or alone, from a pod's log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from gputax.plan.metrics import METRICS
 from gputax.plan.micro import OPERATIONS, is_micro
 from gputax.plan.notices import Notice
 from gputax.results.documents.base import WarningRecord
-from gputax.results.documents.run import Benchmark, RepeatedBenchmark, RunRecord
+from gputax.results.documents.run import RECORD_NAME, Benchmark, RepeatedBenchmark, RunRecord
+from gputax.results.importers.place import Place
 from gputax.results.importers.source import (
     CellSamples,
     Format,
@@ -29,6 +30,7 @@ from gputax.results.importers.source import (
     scenario_named,
     writable,
 )
+from gputax.results.reading import RUN, checked
 from gputax.results.store import file_inside, read_samples
 from gputax.text import printable
 
@@ -219,3 +221,35 @@ def _version(text: str | None) -> str | None:
 
 def _clean(value: Value) -> Value:
     return printable(value) if isinstance(value, str) else value
+
+
+def record_place(place: Place) -> Place | None:
+    """Return the JSON document at this place or in it; None if there is none."""
+    if not place.is_directory:
+        return place if isinstance(place.data, dict) else None
+    path = place.path / RECORD_NAME
+    return Place(path) if path.is_file() else None
+
+
+def recognises(place: Place) -> bool:
+    """Whether there is a document with a schema version: the older files have none."""
+    document = record_place(place)
+    if document is None:
+        return False
+    if not isinstance(document.data, dict):
+        raise ResultsError("not a run record: not a JSON object", where=document.name, next_step="measure again")
+    return "schema_version" in document.data
+
+
+def read(place: Place) -> Source:
+    """Read record and samples."""
+    document = record_place(place)
+    assert document is not None
+    if {"kind", "sides"} <= set(document.data):
+        raise ResultsError(
+            "this is a comparison, not a result",
+            where=document.name,
+            next_step="gputax report shows it; compare needs measured results",
+        )
+    record = checked(RUN, document.data, document.name)
+    return source_of_record(record, place.name, "gputax", document.path.parent)

@@ -20,7 +20,7 @@ from gputax.plan.environment import EnvironmentName
 from gputax.plan.options import EnvironmentOptions
 from gputax.sharing.evidence import technique_evidence
 from gputax.sharing.flavours import offer_for
-from gputax.sharing.kubernetes.nodes import gpu_nodes, others_of_run
+from gputax.sharing.kubernetes.node import gpu_nodes, others_of_run
 from gputax.sharing.offer import Offer, Wish, unmet
 
 # With MIG's strategy `single` a slice is named like a GPU; feature discovery appends its profile to the product.
