@@ -26,16 +26,16 @@ def test_fifty_pods_are_followed_by_one_request(real_cluster: RealCluster, monke
     cluster = Cluster(namespace="default")
     watch = PodWatch(cluster, run)
 
-    def told(wanted: list[str]) -> bool:
+    def reported(wanted: list[str]) -> bool:
         seen = [watch.latest(name) for name in wanted]
         return all(each is not None and state_of(each[1]).reason == "Unschedulable" for each in seen)
 
     try:
         real_cluster.apply(pods[0])
-        eventually("the watch tells of the first", lambda: told(names[:1]), 30)
+        eventually("the watch reports the first", lambda: reported(names[:1]), 30)
         before = real_cluster.own.audit_log.stat().st_size
         real_cluster.apply(*pods[1:])
-        eventually("the watch tells of all", lambda: told(names), 30)
+        eventually("the watch reports all", lambda: reported(names), 30)
         real_cluster.kubectl(*delete)
         assert all(watch.wait_gone(name, 30) for name in names)
     finally:

@@ -1,4 +1,4 @@
-"""The plan, the script and the check list, letter by letter; set GPUTAX_WRITE_GOLDEN=1 to write them anew."""
+"""The plan, the script and the check list, letter by letter; set GPUTAX_WRITE_GOLDEN=1 to write them again."""
 
 from __future__ import annotations
 

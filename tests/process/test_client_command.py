@@ -34,9 +34,9 @@ class RunningClient:
             text=True,
         )
         self.said = ""
-        self.url = self.hear(r"metrics at (\S+)/metrics")
+        self.url = self.wait_for(r"metrics at (\S+)/metrics")
 
-    def hear(self, pattern: str) -> str:
+    def wait_for(self, pattern: str) -> str:
         """Read stderr until the pattern comes, and return its group."""
         assert self.process.stderr
         while (found := re.search(pattern, self.said)) is None:
@@ -99,7 +99,7 @@ def test_a_second_signal_ends_it_at_once_even_where_the_engine_hangs(tmp_path: P
     with running(tmp_path, "--engine", "synthetic:latency_us=100,hang_after=5", "--warmup", "0") as client:
         client.until(2)
         client.process.send_signal(signal.SIGTERM)
-        client.hear("stopping after the running inference")
+        client.wait_for("stopping after the running inference")
         assert client.get("/healthz") == "ok\n", "it waits for the inference"
         client.process.send_signal(signal.SIGTERM)
         code, out, err = client.ended()

@@ -141,24 +141,24 @@ def test_other_processes_that_work_beside_it_are_told(gputax: Gputax) -> None:
     finally:
         hog.kill()
         hog.wait()
-    told = [each for each in json.loads(done.stdout)["warnings"] if each["code"] == "busy-neighbours"]
-    assert [each["text"].partition(":")[0] for each in told] == ["bare", "bare (B)"]
-    assert all(each["value"] > 25 for each in told), "one process that never stops, on a machine that may be busy"
+    warnings = [each for each in json.loads(done.stdout)["warnings"] if each["code"] == "busy-neighbours"]
+    assert [each["text"].partition(":")[0] for each in warnings] == ["bare", "bare (B)"]
+    assert all(each["value"] > 25 for each in warnings), "one process that never stops, on a machine that may be busy"
 
 
 def wait_for_pairs(process: subprocess.Popen[str], least: int) -> None:
     """Read the progress up to a line that tells of so many pairs; how many one slot leaves time for is the pilot's."""
-    told = 0
-    while told < least:
+    pairs = 0
+    while pairs < least:
         found = re.search(r"(\d+) pairs.*, interval ±.*\n$", wait_for(process, "interval ±"))
         assert found
-        told = int(found[1])
+        pairs = int(found[1])
 
 
 def interrupted(
     tmp_path: Path, *words: str, after: str, pairs: int = 0, signals: int = 1
 ) -> subprocess.CompletedProcess[str]:
-    """Start a duet of a minute and interrupt it once its progress has said this, and then told of so many pairs."""
+    """Start a duet of a minute and interrupt it once its progress has said this, and then reported so many pairs."""
     process = start(
         tmp_path, "duet", "bare", "bare", "--engine", TWO_MS, "--max-time", "60", "--width", "0.001%", *words
     )

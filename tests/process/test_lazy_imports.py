@@ -12,8 +12,8 @@ HEAVY = ("mlperf_loadgen", "numpy", "onnx", "onnxruntime", "pyarrow", "pydantic"
 
 def loaded_by(code: str) -> list[str]:
     """Return the heavy packages that this code imports in a Python of its own."""
-    told = f"{code}\nimport sys\nprint('LOADED', *sorted({set(HEAVY)} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    program = f"{code}\nimport sys\nprint('LOADED', *sorted({set(HEAVY)} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()[-1].split()[1:]
 
 

@@ -216,17 +216,17 @@ def test_a_technique_that_was_not_named_is_left_out_aloud_and_an_early_interrupt
             raise KeyboardInterrupt
 
     class Listening(SilentView):
-        heard: ClassVar[list[str]] = []
+        phases: ClassVar[list[str]] = []
 
         def phase(self, text: str) -> None:
-            self.heard.append(text)
+            self.phases.append(text)
 
     both = dataclasses.replace(plan(), techniques=("cpu-shared", "cpu-quota"))
     given = dataclasses.replace(request(tmp_path, "compute"), plan=both, optional=True)
     place = Interrupted(tmp_path)
     with pytest.raises(errors.Interrupted, match="nothing was kept"):
         measure_neighbours(given, place, Listening())
-    assert Listening.heard == ["cpu-quota was skipped: no group may be made. Next: be root"]
+    assert Listening.phases == ["cpu-quota was skipped: no group may be made. Next: be root"]
     assert place.switched == ["cpu-shared"]
     assert place.closed >= 1
     assert not given.directory.exists()
@@ -267,8 +267,8 @@ def test_behind_the_proxy_an_interrupt_is_resumed_and_all_walls_hold(tmp_path: P
         assert time.monotonic() < deadline
         time.sleep(0.05)
     first.send_signal(signal.SIGINT)
-    _, told = first.communicate(timeout=60)
-    assert first.returncode == 130, told
+    _, errors = first.communicate(timeout=60)
+    assert first.returncode == 130, errors
     assert started_in(tmp_path) == []
     before = read_document(SHARING, tmp_path / "out")
     assert [row.aggressor for row in before.neighbours] == ["launches"]

@@ -96,7 +96,7 @@ def cell_rows(
     `demanded` are named by budgets and judged in no cell: they get a row in any scenario, if only with a reason.
     """
     found = differences(pair.base.conditions, pair.other.conditions)
-    told = _cell_notices(base, other, pair, found)
+    of_the_cell = _cell_notices(base, other, pair, found)
     scenario = pair.base.scenario if pair.base.scenario != UNKNOWN else pair.other.scenario
     asked = budgets.named(base.environment, other.environment)
     judged = judged_metrics(
@@ -105,7 +105,7 @@ def cell_rows(
     judged += tuple(name for name in METRICS if name in demanded and name not in judged)
     series = _both_series(base, other, pair) if _repeat_counts(pair) == (1, 1) else ""
     rows: list[Row] = []
-    left_out: list[Notice] = []
+    skipped: list[Notice] = []
     for name in judged:
         metric = METRICS[name]
         compared = _compared(metric, base, other, pair, series)
@@ -116,14 +116,14 @@ def cell_rows(
         if compared.base_value is None and not compared.refused and not named:
             if compared.obstacle:
                 text = f"not judged: {metric.title} of {pair.base.title}: {compared.obstacle}"
-                left_out.append(Notice("not-judged", text))
+                skipped.append(Notice("not-judged", text))
             continue
-        notices = (*told, *(Notice("statistics", text) for text in compared.notices))
+        notices = (*of_the_cell, *(Notice("statistics", text) for text in compared.notices))
         decides = named or not compared.refused
         rows.append(Row(base.label, other.label, pair, metric, compared, budget, found, notices, decides))
     if not rows:
-        left_out += told  # no row would carry them
-    return CellRows(tuple(rows), tuple(left_out), tuple(_not_judged(base, other, pair, judged)))
+        skipped += of_the_cell  # no row would carry them
+    return CellRows(tuple(rows), tuple(skipped), tuple(_not_judged(base, other, pair, judged)))
 
 
 def _typical_ms(cell: SourceCell) -> float | None:

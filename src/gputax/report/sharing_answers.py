@@ -236,8 +236,8 @@ def _sharing(experiment: Experiment, place: str) -> Fact:
     if most > points[0].tenants:
         lost += f"; with {most} tenants no technique has a valid figure"
     if order[0][2] == DISTURBED:
-        told = wording.joined([_short(point, row) for point, row, _ in order])
-        text = f"{tenants} of {place}: {told}; undecided, the machine was disturbed{lost}."
+        shown = wording.joined([_short(point, row) for point, row, _ in order])
+        text = f"{tenants} of {place}: {shown}; undecided, the machine was disturbed{lost}."
         return Fact(text, "inconclusive")
     return Fact(f"{tenants} of {place}: {_compared(order)}{lost}.")
 

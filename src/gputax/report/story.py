@@ -154,8 +154,8 @@ def _runs_sentence(sources: Sources, cells: Sequence[Measured]) -> Fact:
     text = f"{wording.counted(len(cells), 'cell')} measured in {wording.joined(environments)}"
     trouble = [f"{count} {word}" for count, word in ((invalid, "not valid"), (failed, "failed")) if count]
     if disturbed:
-        told = ", ".join([*(trouble or ["all valid"]), f"{disturbed} DISTURBED"])
-        return Fact(f"{text}; {told}.", "fail" if trouble else "inconclusive")
+        states = ", ".join([*(trouble or ["all valid"]), f"{disturbed} DISTURBED"])
+        return Fact(f"{text}; {states}.", "fail" if trouble else "inconclusive")
     return Fact(f"{text}; {', '.join(trouble)}." if trouble else f"{text}, all valid.", "fail" if trouble else "")
 
 

@@ -163,8 +163,8 @@ def test_the_pinned_device_plugin_is_the_one_that_deploy_brings() -> None:
 def test_the_page_names_the_versions_that_are_installed() -> None:
     pins = dict(re.findall(r"^([A-Z_]+) := (v?[0-9.]+)$", (REPOSITORY / "Makefile").read_text(), flags=re.M))
     page = (REPOSITORY / "docs/sharing.md").read_text()
-    told = dict(re.findall(r"^\| `make install-([a-z-]+)` .* \| (v[0-9.]+) \|$", page, flags=re.M))
-    assert told == {
+    documented = dict(re.findall(r"^\| `make install-([a-z-]+)` .* \| (v[0-9.]+) \|$", page, flags=re.M))
+    assert documented == {
         "cert-manager": pins["CERT_MANAGER"],
         "kube-prometheus": pins["KUBE_PROMETHEUS"],
         "gpu-operator": pins["GPU_OPERATOR"],

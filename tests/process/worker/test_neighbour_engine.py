@@ -23,13 +23,13 @@ ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 from gputax.errors import EngineError
 from gputax.worker.engines import neighbour_driver
 real = neighbour_driver.RoundsKernel.launch
-def told(kernel, out):
+def recorded(kernel, out):
     try:
         real(kernel, out)
     except EngineError as error:
         print(error.what, flush=True)
         raise
-neighbour_driver.RoundsKernel.launch = told
+neighbour_driver.RoundsKernel.launch = recorded
 work = neighbour_driver.driver_work("crash", "software", 7, 20)
 while True:
     work.run()

@@ -205,9 +205,9 @@ def test_the_published_table_is_as_its_source_gives_it() -> None:
     assert [series.capacity for series in table.series] == [8, 8, 7], "10 GB each of 80 GB; MIG has 7 slices"
     assert table.published
     assert "not measured by gputax" in table.device_label
-    told = " ".join(table.source)
+    source = " ".join(table.source)
     for fact in ("nebuly-ai/nos", "AKS", "525.60.13", "last 2 minutes", "one run", "no spread", "no date"):
-        assert fact in told
+        assert fact in source
 
 
 def test_published_data_ship_inside_the_package() -> None:

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[3] / "src/gputax"
 COMMAND = re.compile(r"gputax ((?:[a-z]+ )?[a-z]+)((?: (?:--[a-z-]+|[A-Za-z0-9{}_./…+-]+))*)")
 
 
-def told() -> set[tuple[str, str]]:
+def named_in_messages() -> set[tuple[str, str]]:
     found = set()
     for path in SOURCE.rglob("*.py"):
         for verbs, rest in COMMAND.findall(path.read_text()):
@@ -29,10 +29,10 @@ def options_of(command: click.Command) -> set[str]:
 
 
 def test_there_are_commands_in_messages() -> None:
-    assert {("deploy", "--rerun"), ("doctor", "--env")} <= told()
+    assert {("deploy", "--rerun"), ("doctor", "--env")} <= named_in_messages()
 
 
-@pytest.mark.parametrize(("verb", "option"), sorted(told()))
+@pytest.mark.parametrize(("verb", "option"), sorted(named_in_messages()))
 def test_an_option_that_a_message_names_exists(verb: str, option: str) -> None:
     command = app.get_command(click.Context(app), verb)
     assert command is not None

@@ -461,8 +461,8 @@ def test_the_p99_budget_fits_the_size_of_a_request(cell: Make, source: Make) -> 
 
 
 def test_a_budget_for_a_layer_that_is_not_there_is_said(compared: Make) -> None:
-    told = [warning.text for warning in compared(10.0, "xen=10%").warnings if warning.code == "unused-budget"]
-    assert told == ["the budget for xen was not used: nothing that is compared has it and its base has not"]
+    unused = [warning.text for warning in compared(10.0, "xen=10%").warnings if warning.code == "unused-budget"]
+    assert unused == ["the budget for xen was not used: nothing that is compared has it and its base has not"]
 
 
 def test_notices_of_both_sides_travel_with_the_number(compared: Make) -> None:

@@ -66,11 +66,11 @@ def test_a_file_that_does_not_fit_is_skipped_with_its_reason(tmp_path: Path) -> 
     alien.write_text("BERT-Large Server:\n  p90: 15 ms\n")
     comparison = api.compare(base, prose, alien, other, tmp_path / "missing.txt")
     assert [side.label for side in comparison.sides] == ["bare", "k8s"]
-    told = [warning.text for warning in comparison.warnings if warning.code == "skipped-file"]
-    assert len(told) == 3
-    assert any("notes.txt is skipped: no known metric" in text for text in told)
-    assert any("proxy.txt is skipped: bare and bare+proxy have no metric in common" in text for text in told)
-    assert any("missing.txt is skipped: no such file" in text for text in told)
+    skipped = [warning.text for warning in comparison.warnings if warning.code == "skipped-file"]
+    assert len(skipped) == 3
+    assert any("notes.txt is skipped: no known metric" in text for text in skipped)
+    assert any("proxy.txt is skipped: bare and bare+proxy have no metric in common" in text for text in skipped)
+    assert any("missing.txt is skipped: no such file" in text for text in skipped)
 
 
 def test_if_nothing_is_left_it_is_an_error(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ def facts(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def found(told: dict[str, Any], wanted: Wanted = WANTED) -> list[Finding]:
-    return [finding for finding in diagnose_cluster(told, wanted) if finding.status != "ok"]
+def found(facts: dict[str, Any], wanted: Wanted = WANTED) -> list[Finding]:
+    return [finding for finding in diagnose_cluster(facts, wanted) if finding.status != "ok"]
 
 
 def test_a_healthy_cluster_has_nothing_to_mend() -> None:
@@ -105,27 +105,27 @@ CASES: dict[str, tuple[dict[str, Any], Wanted, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("told", "wanted", "title", "fix"), CASES.values(), ids=list(CASES))
+@pytest.mark.parametrize(("facts", "wanted", "title", "fix"), CASES.values(), ids=list(CASES))
 def test_each_fault_is_found_with_its_reason_and_its_command(
-    told: dict[str, Any], wanted: Wanted, title: str, fix: str
+    facts: dict[str, Any], wanted: Wanted, title: str, fix: str
 ) -> None:
-    (finding,) = [each for each in found(told, wanted) if title in each.title]
+    (finding,) = [each for each in found(facts, wanted) if title in each.title]
     assert finding.why
     assert fix in finding.fix_command
 
 
 def test_a_cluster_that_cannot_be_reached_is_the_only_finding() -> None:
-    told = {
+    facts = {
         "unreachable": {"what": "the cluster cannot be reached", "where": "https://x", "next": "kubectl cluster-info"}
     }
-    (finding,) = found(told)
+    (finding,) = found(facts)
     assert finding.status == "fail"
     assert finding.fix_command == "kubectl cluster-info"
 
 
 def test_the_words_of_the_scheduler_are_kept() -> None:
-    told, wanted, *_ = CASES["pending"]
-    assert "0/1 nodes" in found(told, wanted)[0].detail
+    facts, wanted, *_ = CASES["pending"]
+    assert "0/1 nodes" in found(facts, wanted)[0].detail
 
 
 def test_a_gpu_node_s_own_taint_is_tolerated_by_pods_with_a_gpu() -> None:

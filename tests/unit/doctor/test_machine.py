@@ -221,9 +221,9 @@ def test_a_sound_machine_is_told_what_was_looked_at() -> None:
 
 
 def test_a_gpu_is_told_with_driver_and_memory() -> None:
-    told = [(finding.title, finding.detail) for finding in diagnose(changed(GPU), GOOD_DISK)]
-    assert ("NVIDIA A100-SXM4-40GB", "driver 550.54.15, CUDA up to 12.4, 40.0 GB") in told
-    assert ("ONNX Runtime 1.23.0", "providers: TensorRT, CUDA, CPU") in told
+    shown = [(finding.title, finding.detail) for finding in diagnose(changed(GPU), GOOD_DISK)]
+    assert ("NVIDIA A100-SXM4-40GB", "driver 550.54.15, CUDA up to 12.4, 40.0 GB") in shown
+    assert ("ONNX Runtime 1.23.0", "providers: TensorRT, CUDA, CPU") in shown
     sliced = changed(GPU, {"devices": {"gpus": [{**A100, "mig": True, "memory_total_mb": None}]}})
     assert "driver 550.54.15, CUDA up to 12.4, MIG on" in [f.detail for f in diagnose(sliced, GOOD_DISK)]
 

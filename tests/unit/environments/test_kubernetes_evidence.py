@@ -45,7 +45,7 @@ def test_a_worker_in_its_pod_is_proven() -> None:
 
 
 @pytest.mark.parametrize(
-    ("live", "told", "reason"),
+    ("live", "described", "reason"),
     [
         (pod(), described(hostname="laptop"), "host is 'laptop'"),
         (pod(), described(cgroup="/kubepods/pod0000/x"), "not that of pod"),
@@ -54,8 +54,8 @@ def test_a_worker_in_its_pod_is_proven() -> None:
         (pod(containerStatuses=[{"restartCount": 2}]), described(), "restarted 2 times"),
     ],
 )
-def test_what_speaks_against_it_is_told(live: dict[str, Any], told: Described, reason: str) -> None:
-    (only,) = pod_reasons(live, told)
+def test_what_speaks_against_it_is_reported(live: dict[str, Any], described: Described, reason: str) -> None:
+    (only,) = pod_reasons(live, described)
     assert reason in only
 
 
@@ -69,8 +69,8 @@ def test_a_systemd_cgroup_and_a_cgroup_namespace_are_no_reason() -> None:
     ("quota", "cpus", "holds"), [(2.0, 2, True), (None, 4, True), (None, 2, False), (2.5, 2, False), (8.0, 4, True)]
 )
 def test_a_limit_is_a_quota_or_an_affinity_of_that_size(quota: float | None, cpus: int, holds: bool) -> None:
-    told = Described({"cpu_allowance": {"quota_cpus": quota, "affinity": [0, 1, 2, 3]}})
-    assert (limit_reasons(told, cpus) == []) is holds
+    described = Described({"cpu_allowance": {"quota_cpus": quota, "affinity": [0, 1, 2, 3]}})
+    assert (limit_reasons(described, cpus) == []) is holds
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,13 @@ def test_a_tenant_that_has_just_ended_counts_too() -> None:
 
 def test_a_proxy_that_ran_already_has_its_own_backend() -> None:
     elsewhere = {"backend": "/usr/lib/libcuda.so.550"}
-    told = driver(vgpu=elsewhere)
-    assert proxy_evidence(told, status(**elsewhere), Intended(VGPU, "shm")).active is True
-    assert proxy_evidence(told, status(**elsewhere), INTENDED).active is False
+    reported = driver(vgpu=elsewhere)
+    assert proxy_evidence(reported, status(**elsewhere), Intended(VGPU, "shm")).active is True
+    assert proxy_evidence(reported, status(**elsewhere), INTENDED).active is False
 
 
 @pytest.mark.parametrize(
-    ("told", "counted", "reason"),
+    ("reported", "counted", "reason"),
     [
         (driver(library=SOFTWARE), status(), "not libvgpu"),
         (driver(library=None), status(), "no driver"),
@@ -76,8 +76,8 @@ def test_a_proxy_that_ran_already_has_its_own_backend() -> None:
     ],
 )
 def test_whatever_speaks_against_it_makes_it_invalid(
-    told: dict[str, Any], counted: dict[str, Any], reason: str
+    reported: dict[str, Any], counted: dict[str, Any], reason: str
 ) -> None:
-    evidence = proxy_evidence(told, counted, INTENDED)
+    evidence = proxy_evidence(reported, counted, INTENDED)
     assert evidence.active is False
     assert any(reason in each for each in evidence.reasons), evidence.reasons

@@ -178,14 +178,14 @@ class NoticingCluster(Cluster):
 
 
 def test_a_watch_outlives_an_api_server_that_restarts_and_tells_what_went_meanwhile(api: KubeApi) -> None:
-    cluster, told = NoticingCluster(), queue.Queue[tuple[str, str]]()
+    cluster, events = NoticingCluster(), queue.Queue[tuple[str, str]]()
     one, two = (f"/api/v1/namespaces/gputax/pods/{name}" for name in ("one", "two"))
     for path in (one, two):
         api.put(path, pod(PodPlan(path.rsplit("/", 1)[-1], "r", "gputax:1")))
 
     def follow() -> None:
         for event, found in cluster.watch("Pod", labels={"gputax.dev/run": "r"}):
-            told.put((event, found["metadata"]["name"]))
+            events.put((event, found["metadata"]["name"]))
             if (event, found["metadata"]["name"]) == ("DELETED", "one"):
                 return
 
@@ -195,11 +195,11 @@ def test_a_watch_outlives_an_api_server_that_restarts_and_tells_what_went_meanwh
 
     follower = threading.Thread(target=follow)
     follower.start()
-    assert {told.get(timeout=10), told.get(timeout=10)} == {("ADDED", "one"), ("ADDED", "two")}
+    assert {events.get(timeout=10), events.get(timeout=10)} == {("ADDED", "one"), ("ADDED", "two")}
     api.restart(meanwhile)
-    assert told.get(timeout=20) == ("DELETED", "two")
-    assert told.get(timeout=20) == ("ADDED", "one"), "a new watch begins with what there is"
+    assert events.get(timeout=20) == ("DELETED", "two")
+    assert events.get(timeout=20) == ("ADDED", "one"), "a new watch begins with what there is"
     api.drop(one)
-    assert told.get(timeout=20) == ("DELETED", "one")
+    assert events.get(timeout=20) == ("DELETED", "one")
     follower.join(10)
     cluster.close()

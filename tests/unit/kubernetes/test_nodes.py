@@ -44,8 +44,8 @@ def test_a_node_takes_pods_unless_it_says_no(
 
 @pytest.mark.parametrize("label", GPU_LABELS)
 def test_every_known_label_tells_of_a_gpu_unless_it_is_false(label: str) -> None:
-    told, denied = NodeFacts("n", {label: "true"}), NodeFacts("n", {label: "false"})
-    assert (told.has_gpu, told.to_dict()["gpu_hint"]) == (True, f"{label}=true")
+    labelled, denied = NodeFacts("n", {label: "true"}), NodeFacts("n", {label: "false"})
+    assert (labelled.has_gpu, labelled.to_dict()["gpu_hint"]) == (True, f"{label}=true")
     assert (denied.has_gpu, denied.to_dict()["gpu_hint"]) == (False, "")
 
 

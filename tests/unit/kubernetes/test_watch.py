@@ -114,7 +114,7 @@ class FakeCluster:
 
 
 def watching(cluster: FakeCluster, clock: VirtualClock | None = None) -> PodWatch:
-    """Return a watch that has been told the whole story; from there on only virtual time passes."""
+    """Return a watch that has received every event; from there on only virtual time passes."""
     watch = PodWatch(cluster, {}, clock or VirtualClock())  # type: ignore[arg-type]
     watch._thread.join(30)
     return watch
@@ -180,7 +180,7 @@ def test_a_watch_that_fails_is_told() -> None:
 
 
 class Forgetful(FakeCluster):
-    """A cluster whose watch has not told of the pod yet; the API server knows it for some more questions."""
+    """A cluster whose watch has not reported the pod yet; the API server knows it for some more questions."""
 
     def __init__(self, knows_for: int) -> None:
         super().__init__()

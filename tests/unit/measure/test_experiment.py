@@ -32,7 +32,7 @@ class PlayedPlace:
         return {"manifests/pod.yaml": "kind: Pod\n"}
 
 
-class Heard(SilentView):
+class RecordingView(SilentView):
     def __init__(self) -> None:
         self.failures: list[Failure] = []
 
@@ -91,15 +91,15 @@ def test_an_unfinished_one_of_the_same_plan_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_failed_cell_is_kept_told_and_tried_again(tmp_path: Path) -> None:
-    heard = Heard()
-    experiment = opened(tmp_path / "o", view=heard)
+    view = RecordingView()
+    experiment = opened(tmp_path / "o", view=view)
     with experiment.running([CELL], PlayedPlace()):
         with experiment.cell("a", CELL, 1):
             raise CellError("it died", where="tenant 1", next_step="look")
         experiment.finish(["a"])
     (failure,) = read_document(SHARING, tmp_path / "o").failures
     assert (failure.cell, failure.what, failure.where, failure.next) == ("a", "it died", "tenant 1", "look")
-    assert heard.failures == [failure]
+    assert view.failures == [failure]
     assert not experiment.record.complete
     again = opened(tmp_path / "o")
     assert again.record.failures == ()

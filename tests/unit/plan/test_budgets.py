@@ -87,8 +87,8 @@ def test_an_environment_and_a_metric_of_it_have_budgets_of_their_own() -> None:
 
 def test_a_budget_for_a_layer_that_is_not_compared_is_said() -> None:
     budgets = parse_budgets(("k8s=1%", "xen=8%", "k8s+proxy:p99=10%"))
-    told = [notice.text for notice in unused_scopes(budgets, [("bare", "k8s")])]
-    assert [text.split(" was")[0] for text in told] == ["the budget for k8s+proxy", "the budget for xen"]
+    texts = [notice.text for notice in unused_scopes(budgets, [("bare", "k8s")])]
+    assert [text.split(" was")[0] for text in texts] == ["the budget for k8s+proxy", "the budget for xen"]
     assert unused_scopes(budgets, [("bare", "k8s+proxy"), ("bare", "k8s+xen")]) == []
     assert unused_scopes(budgets_from_table({"xen": "8%"}, "mine.toml"), [("bare", "k8s")]) == []
 

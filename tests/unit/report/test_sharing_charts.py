@@ -110,7 +110,7 @@ def test_a_huge_interval_of_two_repeats_does_not_press_the_figures_to_the_floor(
     top = spec["layer"][0]["encoding"]["y"]["scale"]["domain"][1]
     assert top < 200.0
     assert {row["high"] for row in values(spec)} == {top}, "cut at the edge"
-    assert "90,000" in values(spec)[0]["tip"], "and told whole"
+    assert "90,000" in values(spec)[0]["tip"], "and shown whole"
 
 
 @pytest.mark.parametrize("measure", [MEAN, P99, AGGREGATE, JAIN])

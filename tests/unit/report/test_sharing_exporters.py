@@ -142,7 +142,7 @@ def test_markdown_draws_its_charts_beside_it(tmp_path: Path) -> None:
     text = (tmp_path / "comparison.md").read_text()
     for file in written[1:]:
         assert f"]({file.name})" in text
-    assert text.count("Pale bar: the 95 %") == 1, "a caption is told once"
+    assert text.count("Pale bar: the 95 %") == 1, "a caption is shown once"
 
 
 def test_the_terminal_has_every_answer_and_the_tables_behind_the_charts() -> None:

@@ -126,33 +126,33 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "share"
 
 
-def told(directory: Path) -> list[tuple[str, str]]:
+def warnings_in(directory: Path) -> list[tuple[str, str]]:
     report = build_report(read_sources([directory]))
     return [(fact.text, fact.tone) for fact in report.warnings if "cannot be read" in fact.text]
 
 
 def test_whole_samples_need_no_word(directory: Path) -> None:
-    assert told(directory) == []
+    assert warnings_in(directory) == []
 
 
 @pytest.mark.parametrize("kept", [0, 4, 8, 100, -1])
 def test_samples_that_are_cut_are_told_in_the_page(directory: Path, kept: int) -> None:
     file = directory / "samples" / "r2.parquet"
     file.write_bytes(file.read_bytes()[:kept])
-    ((text, tone),) = told(directory)
+    ((text, tone),) = warnings_in(directory)
     assert text.startswith("yolos-small in bare: cannot be read: samples/r2.parquet: truncated, or not a Parquet file.")
     assert tone == "fail"
 
 
 def test_another_file_under_the_name_of_samples_is_told(directory: Path) -> None:
     (directory / "samples" / "r1.parquet").write_bytes(b"time,latency\n" * 50)
-    ((text, _),) = told(directory)
+    ((text, _),) = warnings_in(directory)
     assert "samples/r1.parquet" in text
 
 
 def test_missing_samples_are_told_and_are_no_failure(directory: Path) -> None:
     (directory / "samples" / "r1.parquet").unlink()
-    ((text, tone),) = told(directory)
+    ((text, tone),) = warnings_in(directory)
     assert "cannot be read: samples/r1.parquet: missing." in text
     assert tone == ""
 
@@ -161,7 +161,7 @@ def test_samples_of_neighbours_are_looked_at_although_no_row_names_them(tmp_path
     write_text(tmp_path / SHARING_NAME, neighbours_record().model_dump_json())
     (tmp_path / "samples").mkdir()
     (tmp_path / "samples" / "pairs.parquet").write_bytes(b"PAR1" + bytes(96))
-    ((text, _),) = told(tmp_path)
+    ((text, _),) = warnings_in(tmp_path)
     assert "samples/pairs.parquet" in text
 
 

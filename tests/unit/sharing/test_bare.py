@@ -69,15 +69,15 @@ def test_what_a_technique_cannot_run_is_refused(technique: Any, setup: Setup, co
         BareShared().impossible(technique, setup)
 
 
-def told(pid: int = 1, affinity: tuple[int, ...] = (0, 1), quota: float | None = None) -> Described:
+def described(pid: int = 1, affinity: tuple[int, ...] = (0, 1), quota: float | None = None) -> Described:
     return Described({"pid": pid, "cpu_allowance": {"affinity": list(affinity), "quota_cpus": quota}})
 
 
 class TestSharedEvidence:
     def test_all_cores_and_no_quota(self) -> None:
-        assert CoreTenant("bare+cpu-shared", MACHINE).evidence(told()).active is True
+        assert CoreTenant("bare+cpu-shared", MACHINE).evidence(described()).active is True
 
-    @pytest.mark.parametrize("lie", [told(affinity=(0,)), told(quota=0.5), Described()])
+    @pytest.mark.parametrize("lie", [described(affinity=(0,)), described(quota=0.5), Described()])
     def test_a_tenant_that_is_held_back_is_no_shared_one(self, lie: Described) -> None:
         evidence = CoreTenant("bare+cpu-shared", MACHINE).evidence(lie)
         assert evidence.active is False
@@ -110,18 +110,18 @@ class TestQuotaEvidence:
         return tenant.evidence(described)
 
     def test_the_worker_the_group_and_the_kernel_agree(self) -> None:
-        evidence = self.evidence(told(self.PID, quota=0.25), {self.PID}, 0.25).to_dict()
+        evidence = self.evidence(described(self.PID, quota=0.25), {self.PID}, 0.25).to_dict()
         assert evidence["active"] is True, evidence["reasons"]
         assert (evidence["periods"], evidence["throttled_periods"], evidence["quota_cpus"]) == (10, 5, 0.25)
 
     @pytest.mark.parametrize(
         ("described", "members", "cpus", "elapsed_s", "reason"),
         [
-            (told(PID, quota=0.25), {1}, 0.25, 1e6, "is not in the group"),
-            (told(PID, quota=None), {PID}, 0.25, 1e6, "sees a quota of None"),
-            (told(PID, quota=2.0), {PID}, 0.25, 1e6, "sees a quota of 2.0"),
-            (told(PID, quota=0.25), {PID}, None, 1e6, "the group's quota is None"),
-            (told(PID, quota=0.25), {PID}, 0.25, -1e6, "its quota was not enforced"),
+            (described(PID, quota=0.25), {1}, 0.25, 1e6, "is not in the group"),
+            (described(PID, quota=None), {PID}, 0.25, 1e6, "sees a quota of None"),
+            (described(PID, quota=2.0), {PID}, 0.25, 1e6, "sees a quota of 2.0"),
+            (described(PID, quota=0.25), {PID}, None, 1e6, "the group's quota is None"),
+            (described(PID, quota=0.25), {PID}, 0.25, -1e6, "its quota was not enforced"),
         ],
     )
     def test_each_lie_is_seen(
@@ -137,8 +137,8 @@ class TestQuotaEvidence:
 
 
 class TestGroupEvidence:
-    GOOD = ({"active": True, "proxy_pid": 7, "device": "d", "tenant": 1}, told(1))
-    ALSO = ({"active": True, "proxy_pid": 7, "device": "d", "tenant": 2}, told(2))
+    GOOD = ({"active": True, "proxy_pid": 7, "device": "d", "tenant": 1}, described(1))
+    ALSO = ({"active": True, "proxy_pid": 7, "device": "d", "tenant": 2}, described(2))
 
     @staticmethod
     def evidence(technique: Any, *tenants: tuple[dict[str, Any], Described]) -> Evidence:
@@ -151,13 +151,13 @@ class TestGroupEvidence:
     @pytest.mark.parametrize(
         ("technique", "second", "reason"),
         [
-            (SHARED, ({"active": False, "reasons": ["held back"]}, told(2)), "tenant 2: held back"),
-            (SHARED, ({}, told(2)), "tenant 2: no evidence"),
-            (SHARED, ({"active": True}, told(1)), "the same process"),
-            (SHARED, ({"active": True}, told(2, affinity=(1,))), "different cores"),
-            (PROXY, ({**ALSO[0], "proxy_pid": 8}, told(2)), "2 proxies"),
-            (PROXY, ({**ALSO[0], "device": "e"}, told(2)), "2 proxies or devices"),
-            (PROXY, ({**ALSO[0], "tenant": 1}, told(2)), "two tenants as one"),
+            (SHARED, ({"active": False, "reasons": ["held back"]}, described(2)), "tenant 2: held back"),
+            (SHARED, ({}, described(2)), "tenant 2: no evidence"),
+            (SHARED, ({"active": True}, described(1)), "the same process"),
+            (SHARED, ({"active": True}, described(2, affinity=(1,))), "different cores"),
+            (PROXY, ({**ALSO[0], "proxy_pid": 8}, described(2)), "2 proxies"),
+            (PROXY, ({**ALSO[0], "device": "e"}, described(2)), "2 proxies or devices"),
+            (PROXY, ({**ALSO[0], "tenant": 1}, described(2)), "two tenants as one"),
         ],
     )
     def test_each_lie_is_seen(self, technique: Any, second: tuple[dict[str, Any], Described], reason: str) -> None:
@@ -167,7 +167,7 @@ class TestGroupEvidence:
 
 
 class TestSoftwareDevice:
-    TENANT = ({**TestGroupEvidence.GOOD[0], "device": "gputax software device"}, told(1))
+    TENANT = ({**TestGroupEvidence.GOOD[0], "device": "gputax software device"}, described(1))
 
     def test_without_a_time_of_its_own_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("GPUTAX_SOFT_KERNEL_US", raising=False)

@@ -63,9 +63,9 @@ def judged(technique: str, workers: list[dict[str, Any]], **changes: Any) -> dic
     chosen: Offer = changes.pop("offer", None) or offer(technique)
     tenants = changes.pop("tenants", None)
     tenants = tenants or [tenant(number, chosen.resource) for number in range(1, len(workers) + 1)]
-    told, described = [Evidence(each) for each in tenants], [Described(each) for each in workers]
+    evidences, described = [Evidence(each) for each in tenants], [Described(each) for each in workers]
     shown = changes.pop("node", None) or node(technique)
-    return technique_evidence(chosen, shown, told, described, **changes).to_dict()
+    return technique_evidence(chosen, shown, evidences, described, **changes).to_dict()
 
 
 def slices(*numbers: int, **devices: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""An order to stop is heard at once, even from a signal handler in the middle of a wait."""
+"""A stop request takes effect at once, even from a signal handler during a wait."""
 
 from __future__ import annotations
 

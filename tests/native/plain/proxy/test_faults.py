@@ -28,7 +28,7 @@ while True:
 assert error(found) == "CUDA_ERROR_SYSTEM_NOT_READY", found
 for call in (cu.cuCtxSynchronize(), cu.cuMemAlloc(16), cu.cuMemFree(pointer), cu.cuInit(0), cu.cuDeviceGetCount()):
     assert error(call) == "CUDA_ERROR_SYSTEM_NOT_READY", call
-print(moment, "told", sep="\\n", flush=True)
+print(moment, "reported", sep="\\n", flush=True)
 """
 LAUNCHER = """
 import time
@@ -48,10 +48,10 @@ try:
         assert (from_device(out, a) == a + a).all()
         if round % 50 == 0:
             print(round, flush=True)
-except CudaError as told:
+except CudaError as error:
     moment = time.monotonic()
-    assert str(told) == "CUDA_ERROR_SYSTEM_NOT_READY", told
-    print(moment, "told", sep="\\n", flush=True)
+    assert str(error) == "CUDA_ERROR_SYSTEM_NOT_READY", error
+    print(moment, "reported", sep="\\n", flush=True)
 """
 
 
@@ -89,7 +89,7 @@ def test_a_killed_proxy_is_a_cuda_error_within_two_seconds(nursery: Any, program
     for client in clients:
         output, errors = client.communicate(timeout=30)
         lines = output.splitlines()
-        assert lines[-1:] == ["told"], errors
+        assert lines[-1:] == ["reported"], errors
         assert client.returncode == 0, errors
         assert float(lines[-2]) - begun < 2  # one clock for all processes
     again = nursery.proxy()  # the dead one's socket is in the way and is replaced
@@ -101,7 +101,7 @@ def test_sigterm_ends_the_proxy_in_order_and_removes_its_sockets(nursery: Any) -
     client = nursery.start(LAUNCHER, proxy.environment())
     assert client.stdout.readline() == "ready\n"
     assert proxy.stop() == 0
-    assert client.communicate(timeout=10)[0].splitlines()[-1] == "told"
+    assert client.communicate(timeout=10)[0].splitlines()[-1] == "reported"
     assert [path.name for path in nursery.folder.iterdir()] == []
 
 

@@ -24,10 +24,10 @@ def test_a_quiet_host_is_not_worth_a_word() -> None:
     [("bare", "k8s", True), ("bare", "container", True), ("bare", "bare+proxy", False), ("k8s", "k8s+xen", False)],
 )
 def test_a_busy_host_shifts_the_result_only_where_the_sides_are_scheduled_apart(a: str, b: str, shifts: bool) -> None:
-    (told,) = busy_hosts(side(a, 190.0), side(b, 0.0))
-    assert told.text.startswith(f"{a}: other processes used 190 % of one core")
-    assert ("Measure on an idle machine" in told.text) is shifts
-    assert told.value == 190.0
+    (notice,) = busy_hosts(side(a, 190.0), side(b, 0.0))
+    assert notice.text.startswith(f"{a}: other processes used 190 % of one core")
+    assert ("Measure on an idle machine" in notice.text) is shifts
+    assert notice.value == 190.0
     assert bool(doubt_of(side(a, 190.0), side(b, 0.0))) is shifts
 
 

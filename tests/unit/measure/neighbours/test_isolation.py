@@ -1,4 +1,4 @@
-"""What was tried is told; what broke fails; what could not be tried is neither."""
+"""What was tried is reported; what broke fails; what could not be tried is neither."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MIB = 1 << 20
 PROXY, MPS, SLICING, SHARED = (TECHNIQUES[name] for name in ("proxy", "mps", "time-slicing", "cpu-shared"))
 
 
-def fill(taken: int, told: int, refusal: str = "CUDA_ERROR_OUT_OF_MEMORY") -> dict[str, Any]:
+def fill(taken: int, limit: int, refusal: str = "CUDA_ERROR_OUT_OF_MEMORY") -> dict[str, Any]:
     out = refusal.endswith("OUT_OF_MEMORY")
-    return {"taken_bytes": taken * MIB, "told_bytes": told * MIB, "refusal": refusal, "out_of_memory": out}
+    return {"taken_bytes": taken * MIB, "told_bytes": limit * MIB, "refusal": refusal, "out_of_memory": out}
 
 
 @pytest.mark.parametrize(

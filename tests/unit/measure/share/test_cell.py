@@ -1,4 +1,4 @@
-"""One cell judged from what its tenants brought back: hand-made columns, no process."""
+"""One cell judged from the samples of its tenants: hand-made columns, no process."""
 
 from __future__ import annotations
 
@@ -94,15 +94,15 @@ def test_a_window_that_was_stretched_says_so_and_why() -> None:
     assert codes(judged(*[observed(0, 10, 100, load=asked)] * 3)) == []
 
 
-def told(busy_ms: float, own_cpu_ms: float) -> dict[str, Any]:
+def telemetry_of(busy_ms: float, own_cpu_ms: float) -> dict[str, Any]:
     return {"time_ns": [0, 1000 * MS], "busy_ms": [0, busy_ms], "own_cpu_ms": [0, own_cpu_ms]}
 
 
 def test_load_that_is_no_tenants_is_told_from_theirs() -> None:
-    beside = [observed(0, 10, 100, telemetry=told(2000, own)) for own in (600, 500, 400)]
+    beside = [observed(0, 10, 100, telemetry=telemetry_of(2000, own)) for own in (600, 500, 400)]
     (notice,) = judged(*beside).notices
     assert (notice.code, notice.value) == ("foreign-load", pytest.approx(50.0))
-    alone = [observed(0, 10, 100, telemetry=told(2000, own)) for own in (700, 700, 560)]
+    alone = [observed(0, 10, 100, telemetry=telemetry_of(2000, own)) for own in (700, 700, 560)]
     assert codes(judged(*alone)) == [], "4 % of a core are the coordinator's"
     assert codes(judged(*beside, technique="proxy")) == [], "a proxy is neither tenant nor stranger"
 

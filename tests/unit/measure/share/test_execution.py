@@ -66,7 +66,7 @@ class FarSeeing(PlayedPlace):
         return PreflightError("no cgroup", next_step="be root") if technique.name == self.never_on else None
 
 
-class Heard(SilentView):
+class RecordingView(SilentView):
     def __init__(self) -> None:
         self.phases: list[str] = []
 
@@ -174,10 +174,10 @@ class TestImpossible:
     def test_a_default_technique_is_left_out_aloud(
         self, tmp_path: Path, play: Callable[[Play], list[str]], kind: type[PlayedPlace]
     ) -> None:
-        measured, heard = play(ordinary), Heard()
-        record = run(tmp_path / "o", kind("cpu-quota"), heard, optional=True)
+        measured, view = play(ordinary), RecordingView()
+        record = run(tmp_path / "o", kind("cpu-quota"), view, optional=True)
         assert {cell.split("-t")[0] for cell in measured} == {"cpu-shared"}
-        assert any("cpu-quota was skipped" in phase for phase in heard.phases)
+        assert any("cpu-quota was skipped" in phase for phase in view.phases)
         assert [warning.code for warning in record.warnings] == ["technique-left-out"]
         assert record.complete
 
@@ -295,9 +295,9 @@ class TestPrometheus:
         monkeypatch.setattr(cross_check, "cross_check", lambda *words, **named: Notice("prometheus", "silent"))
         monkeypatch.setattr(cross_check, "silence", lambda url: Notice("prometheus", f"{url} did not answer"))
         play(ordinary)
-        heard = Heard()
-        record = run(tmp_path / "o", PlayedPlace(), heard, prometheus="http://p")
-        assert heard.phases[0] == "WARNING: http://p did not answer", "before the first cell"
+        view = RecordingView()
+        record = run(tmp_path / "o", PlayedPlace(), view, prometheus="http://p")
+        assert view.phases[0] == "WARNING: http://p did not answer", "before the first cell"
         assert record.complete
         assert {warning.code for cell in record.cells for warning in cell.warnings} == {"prometheus"}
 

@@ -92,7 +92,7 @@ def test_a_node_that_was_switched_meanwhile_or_that_others_use_gives_no_number(
     api: KubeApi, shared: GpuNode, started: Started
 ) -> None:
     environment = started("k8s+time-slicing")
-    told = described(only_pod(api))
+    worker = described(only_pod(api))
     stranger: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -103,10 +103,10 @@ def test_a_node_that_was_switched_meanwhile_or_that_others_use_gives_no_number(
     stranger["spec"]["nodeName"] = NODE
     path = "/api/v1/namespaces/team/pods/trainer"
     api.put(path, stranger)
-    assert environment.evidence(told).reasons == ("other pods use the same GPU: team/trainer",)
+    assert environment.evidence(worker).reasons == ("other pods use the same GPU: team/trainer",)
     api.drop(path)
     shared.set({"nvidia.com/gpu.sharing-strategy": "none"}, {})
-    (reason,) = environment.evidence(told).reasons
+    (reason,) = environment.evidence(worker).reasons
     assert "the node no longer offers it: nvidia.com/gpu.sharing-strategy is none" in reason
 
 

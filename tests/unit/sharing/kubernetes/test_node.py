@@ -1,4 +1,4 @@
-"""Switching a node against an API server in memory: brought there, refused, and put back however it ends."""
+"""Switching a node against an API server in memory: switched, refused, and restored however it ends."""
 
 from __future__ import annotations
 

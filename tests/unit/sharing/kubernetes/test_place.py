@@ -149,15 +149,15 @@ def test_the_technique_s_evidence_uses_what_the_node_shows_at_the_end(api: KubeA
     place.switch(TIME_SLICING, 3, silent)
     tenants = place.tenants(TIME_SLICING, 3, 3, SETUP)
     names = made(place, tenants)
-    proofs, told = [], []
+    proofs, workers = [], []
     for tenant, name in zip(tenants, names, strict=True):
         environment = kubernetes(tenant)
         environment._pod = place._pods.ready(environment.plan(), 5)
         host = {"hostname": name, "container_hints": {"own_pid_namespace": True}, "visible_devices": "GPU-1"}
         described = Described({"host": host, "cpu_allowance": {"quota_cpus": 1.0}, "devices": {}})
         proofs.append(environment.evidence(described))
-        told.append(described)
-    shown = place.evidence(TIME_SLICING, proofs, told)
+        workers.append(described)
+    shown = place.evidence(TIME_SLICING, proofs, workers)
     assert shown.active, shown.reasons
     assert shown.fact("reaches_device") is False
     assert "says nothing about a GPU under time-slicing" in shown.warning
@@ -166,7 +166,7 @@ def test_the_technique_s_evidence_uses_what_the_node_shows_at_the_end(api: KubeA
     gpu.set({"nvidia.com/gpu.sharing-strategy": "none"}, {})
     strategy = "nvidia.com/gpu.sharing-strategy"
     assert watch.wait_for(lambda node: "" if node.label(strategy) == "none" else "not yet", since, 10, silent) == ""
-    lost = place.evidence(TIME_SLICING, proofs, told)
+    lost = place.evidence(TIME_SLICING, proofs, workers)
     assert lost.active is False
     assert "the node no longer offers it: nvidia.com/gpu.sharing-strategy is none" in lost.reasons[0]
 
