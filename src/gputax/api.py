@@ -326,11 +326,13 @@ def compare(
     suite: str = "",
     force: bool = False,
     accept_disturbed: bool = False,
+    spread_from: StrPath = "",
     command: str = "",
 ) -> Comparison:
     """Compare results on disk: our directories, LoadGen's output, older JSON, text files and pod logs.
 
     `k8s=FILE` says what a file is. One that cannot be compared is skipped with a warning, unless none is left.
+    `spread_from` is a run with repeats on this machine; its spread serves sides that were measured once.
     """
     from gputax.plan.suites import wanted_budgets
 
@@ -343,7 +345,14 @@ def compare(
     first = read_source(path, environment)
     rest, misfits = read_given(others)
     return compare_sources(
-        first, rest, wanted, force=force, accept_disturbed=accept_disturbed, command=command, misfits=misfits
+        first,
+        rest,
+        wanted,
+        force=force,
+        accept_disturbed=accept_disturbed,
+        command=command,
+        misfits=misfits,
+        history=read_source(Path(spread_from)) if spread_from else None,
     )
 
 

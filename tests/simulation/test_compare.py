@@ -16,7 +16,7 @@ from gputax.plan.budgets import parse_budgets
 from gputax.plan.metrics import METRICS
 from gputax.results.documents.comparison import ComparedMetric
 from gputax.results.importers.source import CellSamples, Source, SourceCell
-from gputax.stats.repeats import Repeats
+from gputax.stats.repeats import BorrowedRatio, Repeats
 from gputax.stats.verdicts import Claim, Verdict, judge_all
 
 Array = NDArray[np.float64]
@@ -216,6 +216,37 @@ def test_throughput_over_repeats_loses_what_users_compute() -> None:
     found = tally(rows())
     assert found.covered >= 186
     assert found.wrong <= 14
+
+
+def borrowed_spread(world: World, runs: int) -> Iterator[Found]:
+    """One run on each side, and five repeats of another run that give the spread."""
+    rng = np.random.default_rng(21)
+    for _ in range(runs):
+        speed = np.exp(world(rng, np.arange(7.0)) + rng.normal(0.0, WITHIN, 7))
+        ratio = BorrowedRatio(speed[0], speed[1] * (1 + OVERHEAD_PERCENT / 100), (1, 1), Repeats(speed[2:]))
+        (judgement,) = judge_all([Claim(ratio, OVERHEAD_PERCENT)])
+        yield Found(ratio.one_sided(0.025), judgement.verdict)
+
+
+def test_a_heavy_tail_is_a_limit_of_the_spread_of_another_run(full: bool, publishes: Publishes) -> None:
+    runs = RUNS if full else 300
+    found = tally(borrowed_spread(WORLDS["heavy tail"], runs))
+    assert found.covered < 0.93 * runs, "the page says that this is a limit"
+    if full:
+        publishes(r"\| spread of another run, heavy tail \| (\d+) / \d+ \|", found.covered)
+        publishes(r"\| spread of another run, heavy tail \| \d+ / (\d+) \|", found.wrong)
+
+
+@pytest.mark.parametrize("name", ["process luck 0.3 %", "process luck 1 %", "two speeds, ±1 %"])
+def test_single_runs_with_the_spread_of_another_run(name: str, full: bool, publishes: Publishes) -> None:
+    runs = RUNS if full else 200
+    found = tally(borrowed_spread(WORLDS[name], runs))
+    assert found.covered >= (0.93 if full else 0.9) * runs, str(found)
+    if full:
+        publishes(rf"\| spread of another run, {name} \| (\d+) / \d+ \|", found.covered)
+        publishes(rf"\| spread of another run, {name} \| \d+ / (\d+) \|", found.wrong)
+    else:
+        assert found.wrong <= 0.1 * runs, str(found)
 
 
 SINGLE = {

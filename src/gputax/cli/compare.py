@@ -49,11 +49,15 @@ _FORMAT_OF_SUFFIX = {".html": "html", ".md": "markdown", ".json": "json", ".txt"
     declared("out", help="File, or directory for comparison.json.", key="target"),
     declared("overwrite", help="Overwrite the file that --out names."),
     declared("accept-disturbed", help="Judge cells that were measured on a disturbed machine, too."),
+    own(
+        "spread-from", "A run with --repeats on this machine: its spread serves sides that were measured once.",
+        group=VERDICT, metavar="DIRECTORY",
+    ),
     own("force", "Show numbers of cells that are not comparable; they stay marked.", False, group=VERDICT),
 )  # fmt: skip
 def compare(
     base: str, others: tuple[str, ...], budgets: tuple[str, ...], suite: str, format_name: str | None, as_json: bool,
-    target: str, overwrite: bool, force: bool, accept_disturbed: bool,
+    target: str, overwrite: bool, force: bool, accept_disturbed: bool, spread_from: str,
 ) -> int:  # fmt: skip
     """Compare results on disk: what does each OTHER cost over BASE?
 
@@ -71,11 +75,13 @@ def compare(
 
     words = [word for text in budgets for word in ("--budget", text)]
     words += ["--suite", suite] * bool(suite) + ["--force"] * force
+    words += ["--spread-from", spread_from] * bool(spread_from)
     words += ["--accept-disturbed"] * ("--accept-disturbed" in words_given())
     command = shlex.join(["gputax", "compare", base, *others, *words])
     comparison = api.compare(
-        base, *others, budgets=budgets, suite=suite, force=force, accept_disturbed=accept_disturbed, command=command
-    )
+        base, *others, budgets=budgets, suite=suite, force=force, accept_disturbed=accept_disturbed,
+        spread_from=spread_from, command=command,
+    )  # fmt: skip
     for path, kind in files.items():
         _write(comparison, kind, path, overwrite)
         click.echo(f"written: {path}", err=True)

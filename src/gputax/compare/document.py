@@ -12,7 +12,7 @@ from typing import Any
 from gputax import __version__
 from gputax.compare.given import Misfit
 from gputax.compare.matching import CellPair, match_cells
-from gputax.compare.rows import CellRows, Row, cell_rows
+from gputax.compare.rows import CellRows, Row, cell_rows, with_spread_of
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budgets, unused_scopes
 from gputax.plan.comparability import Value, differences
@@ -23,6 +23,7 @@ from gputax.results.documents.comparison import ByValue, ComparedMetric, Compari
 from gputax.results.importers.source import UNKNOWN, Source, SourceCell
 from gputax.results.store import now_text
 from gputax.stats.estimates import Estimate
+from gputax.stats.repeats import FEWEST_REPEATS
 from gputax.stats.verdicts import ALPHA, Judgement, judge_all, not_comparable
 from gputax.text import joined, printable
 
@@ -39,10 +40,12 @@ def compare_sources(
     accept_disturbed: bool = False,
     command: str = "",
     misfits: Sequence[Misfit] = (),
+    history: Source | None = None,
 ) -> Comparison:
     """Compare every other source with the base, and each difference with its budget.
 
     A source that has nothing in common with the base joins the misfits: the others are compared, if there are any.
+    Rows without repeats of their own take the spread of the repeats in `history`, and say so.
     """
     base, *others = with_own_labels((base, *others))
     misfits = list(misfits)
@@ -65,6 +68,8 @@ def compare_sources(
     notices += _labelled((base, *others))
     notices += [notice for cell in compared for notice in cell.notices]
     rows = [row for cell in compared for row in cell.rows]
+    if history is not None:
+        rows = _with_history(rows, history)
     notices += unused_scopes(budgets, [(base.environment, other.environment) for other in others])
     return Comparison(
         kind="compare",
@@ -77,6 +82,18 @@ def compare_sources(
         settings=_settings(rows, compared, force),
         warnings=tuple(dict.fromkeys(map(WarningRecord.of, notices))),
     )
+
+
+def _with_history(rows: Sequence[Row], history: Source) -> list[Row]:
+    found = [with_spread_of(row, history) for row in rows]
+    wanting = [row for row in rows if row.open_reason and row.compared.base_value is not None]
+    if found == list(rows) and wanting:
+        raise ResultsError(
+            f"no cell of this run has {FEWEST_REPEATS} repeats of the same workload on the same machine",
+            where=history.path,
+            next_step="gputax run --like BASE --repeats 5 --out HISTORY",
+        )
+    return found
 
 
 def _labelled(sources: Sequence[Source]) -> list[Notice]:
@@ -260,6 +277,7 @@ def _metric(row: Row, judgement: Judgement, force: bool) -> ComparedMetric:
         decides=row.decides,
         loss=row.metric.loss,
         spread=compared.spread if shown else None,
+        spread_source=row.spread_source,
         repeats=compared.repeats,
         paired=False,
         differences=row.blocking,

@@ -29,7 +29,7 @@ def match_cells(base: Source, other: Source) -> tuple[tuple[CellPair, ...], tupl
     """
     base, other = _split(base, other), _split(other, base)
     pairs: dict[int, int] = {}
-    for fits in (_equal, _compatible):
+    for fits in (_equal, compatible):
         free_base = [i for i in range(len(base.cells)) if i not in pairs]
         free_other = [j for j in range(len(other.cells)) if j not in pairs.values()]
         pairs |= _only_partners(base.cells, other.cells, free_base, free_other, fits)
@@ -93,7 +93,8 @@ def _equal(a: SourceCell, b: SourceCell) -> bool:
     return _key(a) == _key(b)
 
 
-def _compatible(a: SourceCell, b: SourceCell) -> bool:
+def compatible(a: SourceCell, b: SourceCell) -> bool:
+    """Whether the two may be the same cell, as far as both are known."""
     return all(left is None or right is None or left == right for left, right in zip(_key(a), _key(b), strict=True))
 
 

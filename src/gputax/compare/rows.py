@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gputax.compare.matching import CellPair
+from gputax.compare.matching import CellPair, compatible
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budget, Budgets
 from gputax.plan.comparability import Difference, differences, unchecked
@@ -24,7 +24,7 @@ from gputax.results.importers.source import UNKNOWN, CellSamples, Source, Source
 from gputax.stats.estimates import Estimate, ThroughputLost
 from gputax.stats.inputs import FloatArray
 from gputax.stats.percentiles import floor_for
-from gputax.stats.repeats import FEWEST_REPEATS, RepeatedGap, RepeatedRatio, Repeats
+from gputax.stats.repeats import FEWEST_REPEATS, BorrowedGap, BorrowedRatio, RepeatedGap, RepeatedRatio, Repeats
 from gputax.stats.spreads import Gap, Ratio, mean_spread, percentile_spread, share_spread
 from gputax.stats.unpaired import fieller
 from gputax.stats.verdicts import Claim
@@ -43,6 +43,8 @@ class Row:
     differences: tuple[Difference, ...]
     notices: tuple[Notice, ...]
     decides: bool = True
+    spread_source: str | None = None
+    """The run whose repeats are the spread, if it is not that of the two sides."""
 
     @property
     def estimate(self) -> Estimate | None:
@@ -60,7 +62,7 @@ class Row:
         compared, repeats = self.compared, self.compared.repeats
         if compared.spread == "between repeats" and min(repeats) < FEWEST_REPEATS:
             return f"{repeats[0]} and {repeats[1]} repeats: a verdict needs at least {FEWEST_REPEATS} on each side"
-        if compared.spread == "between repeats":
+        if compared.spread in ("between repeats", "from another run"):
             return ""
         if compared.base_value is None or compared.other_value is None or compared.overhead_absolute is None:
             return compared.obstacle or "one of the values is missing"
@@ -124,6 +126,42 @@ def cell_rows(
     if not rows:
         skipped += of_the_cell  # no row would carry them
     return CellRows(tuple(rows), tuple(skipped), tuple(_not_judged(base, other, pair, judged)))
+
+
+def with_spread_of(row: Row, history: Source) -> Row:
+    """Return the row with the spread of another run of this machine, where it has none of its own and that fits."""
+    compared, metric = row.compared, row.metric
+    base, other = compared.base_value, compared.other_value
+    cells = [cell for cell in history.cells if compatible(row.pair.base, cell)]
+    if not row.open_reason or base is None or other is None or len(cells) != 1 or _elsewhere(row.pair, cells[0]):
+        return row
+    values = [each.metrics[metric.name] for each in cells[0].repeats if metric.name in each.metrics]
+    if len(values) < FEWEST_REPEATS:
+        return row
+    if metric.name == OVER_BOUND_SHARE.name:
+        share = BorrowedGap(base, other, compared.repeats, Repeats.of(values), "%")
+        borrowed = dataclasses.replace(compared, percent=share, absolute=share)
+    elif min(base, other, *values) <= 0.0:
+        return row
+    elif metric.loss == "throughput":
+        times = Repeats.of([1.0 / value for value in values])
+        added = BorrowedRatio(1.0 / base, 1.0 / other, compared.repeats, times)
+        borrowed = dataclasses.replace(compared, percent=ThroughputLost(added))
+    else:
+        ratio = BorrowedRatio(base, other, compared.repeats, Repeats.of(values))
+        gap = BorrowedGap(base, other, compared.repeats, ratio.history, "ms")
+        borrowed = dataclasses.replace(compared, percent=ratio, absolute=gap)
+    borrowed = dataclasses.replace(borrowed, spread="from another run", obstacle="")
+    return dataclasses.replace(row, compared=borrowed, spread_source=history.path)
+
+
+def _elsewhere(pair: CellPair, cell: SourceCell) -> bool:
+    """Whether the cell is known to be of another machine or to differ in what forbids a comparison."""
+    found = differences(pair.base.conditions, cell.conditions)
+    return any(each.blocking or each.rule.field in SAME_MACHINE for each in found)
+
+
+SAME_MACHINE = ("cpu_model", "usable_cpus", "gpu_uuid")
 
 
 def _typical_ms(cell: SourceCell) -> float | None:

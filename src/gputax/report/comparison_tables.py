@@ -151,6 +151,8 @@ def _open_notes(rows: Sequence[Compared]) -> list[str]:
     spreads = {row.metric.spread for row in rows}
     notes = [wording.WITHIN_NOTE] if wording.WITHIN in spreads else []
     notes += [wording.REPEATS_NOTE] if "between repeats" in spreads else []
+    borrowed = dict.fromkeys(row.metric.spread_source for row in rows if row.metric.spread == "from another run")
+    notes += [f"The interval has its spread from the repeats of {source}." for source in borrowed]
     named: dict[str, list[str]] = {}
     for row in rows:
         said = row.metric.spread == wording.WITHIN

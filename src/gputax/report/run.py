@@ -206,9 +206,7 @@ def _server_note(cell: Measured) -> str:
         text += f", bound {benchmark.latency_bound_source}"
     if source.startswith("given"):
         return f"{text}."
-    pinned = f"--qps {rate:.0f}" if rate >= 1000.0 else f"--qps {rate:.4g}"
-    bound = benchmark.latency_bound_ms
-    return f"{text}; to compare, pin {pinned}" + ("" if bound is None else f" --bound-ms {bound:g}")
+    return f"{text}; to compare, run the other with --like {cell.run.directory}."
 
 
 def _rate_bounds(cell: Measured) -> tuple[float, float] | None:

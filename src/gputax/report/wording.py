@@ -89,6 +89,8 @@ def repeats(metric: ComparedMetric) -> str:
     if metric.repeats is None:
         return ""
     a, b = metric.repeats
+    if metric.spread_source:
+        return f"spread from {metric.spread_source}"
     if a == b:
         return "one run each" if a == 1 else f"{a} repeats each"
     return f"{a} and {b} repeats"

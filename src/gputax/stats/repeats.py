@@ -123,6 +123,55 @@ class RepeatedGap:
         return trended(self.base, self.other)
 
 
+@dataclass(frozen=True)
+class BorrowedRatio:
+    """The overhead in percent between values whose spread is known from the repeats of another run."""
+
+    base: float
+    other: float
+    counts: tuple[int, int]
+    """How many runs each value is the mean of."""
+    history: Repeats
+    unit: Unit = "%"
+
+    @property
+    def value(self) -> float:
+        """The overhead in percent."""
+        return 100.0 * (self.other / self.base - 1.0)
+
+    def one_sided(self, alpha: float) -> Bounds:
+        """Return the lower and the upper bound in percent, each with risk alpha on its own."""
+        se = float(np.log(self.history.values).std(ddof=1)) * math.sqrt(sum(1.0 / count for count in self.counts))
+        reach = t_quantile(1.0 - alpha, self.history.values.size - 1.0) * se
+        log = math.log(self.other / self.base)
+        return percent_interval((log - reach, log + reach))
+
+
+@dataclass(frozen=True)
+class BorrowedGap:
+    """The difference, other minus base, between values whose spread is known from the repeats of another run."""
+
+    base: float
+    other: float
+    counts: tuple[int, int]
+    history: Repeats
+    unit: Unit
+
+    @property
+    def value(self) -> float:
+        """The difference; positive is more."""
+        return self.other - self.base
+
+    def one_sided(self, alpha: float) -> Bounds:
+        """Return the lower and the upper bound, each with risk alpha on its own."""
+        sd = float(self.history.values.std(ddof=1))
+        # A time scatters in proportion to itself; a share of late queries has no scale of its own.
+        scales = (self.base / self.history.mean, self.other / self.history.mean) if self.unit == "ms" else (1.0, 1.0)
+        se = sd * math.sqrt(sum(scale**2 / count for scale, count in zip(scales, self.counts, strict=True)))
+        reach = t_quantile(1.0 - alpha, self.history.values.size - 1.0) * se
+        return self.value - reach, self.value + reach
+
+
 def trended(base: Repeats, other: Repeats) -> Trended | None:
     """Return the difference beside a straight trend over the repeats; None if the order in time is not known.
 

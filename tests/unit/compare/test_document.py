@@ -99,6 +99,39 @@ def test_too_few_repeats_decide_nothing(compared: Make, repeats: tuple[int, int]
         assert (row.verdict, row.reason, row.repeats) == ("inconclusive", reason, repeats)
 
 
+@pytest.mark.parametrize(("percent", "verdict"), [(2.0, "pass"), (12.0, "fail"), (5.0, "inconclusive")])
+def test_another_run_of_this_machine_may_give_the_spread(
+    cell: Make, repeated: Make, source: Make, run: Make, percent: float, verdict: str
+) -> None:
+    sides = [
+        source(name, cell(run(ms, seed=seed)))
+        for seed, (name, ms) in enumerate((("a", 10.0), ("b", 10.0 * (1 + percent / 100))))
+    ]
+    runs = [run(9.0 * luck, 1000, 0.01, seed=seed) for seed, luck in enumerate((0.99, 1.0, 1.005, 1.01, 0.995))]
+    history = source("history", repeated(runs), path="results/history")
+    row = by_metric(compare_sources(sides[0], sides[1:], Budgets(), history=history))["latency_mean"]
+    assert (row.verdict, row.spread, row.spread_source) == (verdict, "from another run", "results/history")
+    # The standard deviation of the five is 0.79 %; t with four degrees of freedom is 2.776.
+    assert row.ci95_percent is not None
+    assert None not in row.ci95_percent
+    low, high = row.ci95_percent
+    assert high - low == pytest.approx(2 * 2.776 * 0.79 * 2**0.5 * (1 + percent / 100), rel=0.05)  # type: ignore[operator]
+
+
+def test_a_history_of_another_machine_or_without_repeats_is_refused(
+    cell: Make, repeated: Make, source: Make, run: Make
+) -> None:
+    sides = [source(name, cell(run(10.0, seed=seed))) for seed, name in enumerate("ab")]
+    runs = [run(10.0, 100, seed=seed) for seed in range(5)]
+    elsewhere = source("h", repeated(runs, conditions={"device_name": "Another CPU"}))
+    for history in (elsewhere, source("h", cell(run(10.0))), source("h", repeated(runs[:2]))):
+        with pytest.raises(ResultsError, match="no cell of this run has 3 repeats"):
+            compare_sources(sides[0], sides[1:], Budgets(), history=history)
+    own = source("c", repeated(runs))
+    row = compare_sources(own, [own], Budgets(), history=elsewhere).metrics[0]
+    assert row.spread == "between repeats", "sides with repeats need no other spread"
+
+
 def test_the_overhead_is_the_ratio_of_the_two_columns(compared: Make) -> None:
     row = by_metric(compared(10.4))["latency_p99"]
     assert row.base_value is not None
