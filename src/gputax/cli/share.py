@@ -210,21 +210,25 @@ def _refuse_address(url: str) -> None:
 def _show_plan(plan: SharePlan, victim: str, aggressors: tuple[str, ...], as_json: bool) -> int:
     """Show the parts of the experiment in their order; measure nothing."""
     from gputax.cli.progress import cell_title, expected_s
+    from gputax.worker.probes.limits import cpu_allowance
 
+    cores = cpu_allowance().threads
     if aggressors:
         from gputax.measure.neighbours.record import shown_cells
 
         cells = shown_cells(plan, victim, len(aggressors))
         parts = [f"{name}-{part}" for name in plan.techniques for part in (*aggressors, "isolation")]
+        at_least_s = sum(map(expected_s, cells))
     else:
         from gputax.measure.share.documents import shown_cell
 
-        cells = tuple(shown_cell(plan, cell) for cell in plan.cells())
+        cells = tuple(shown_cell(plan, cell, cores) for cell in plan.cells())
         parts = [cell.id for cell in plan.cells()]
+        at_least_s = len(cells) * (plan.warmup_s + plan.window_s)
     total_s = sum(map(expected_s, cells))
     if as_json:
-        document = {"cells": parts, "at_least_s": round(total_s, 1), "plan": dataclasses.asdict(plan)}
-        click.echo(json.dumps(document, indent=2))
+        times = {"at_least_s": round(at_least_s, 1), "expected_s": round(total_s, 1)}
+        click.echo(json.dumps({"cells": parts, **times, "plan": dataclasses.asdict(plan)}, indent=2))
         return 0
     from gputax.report.exporters.console_text import Screen
     from gputax.report.machine_tables import planned_table
@@ -232,10 +236,11 @@ def _show_plan(plan: SharePlan, victim: str, aggressors: tuple[str, ...], as_jso
     screen = Screen(sys.stdout)
     planned = [(part, cell_title(cell), expected_s(cell)) for part, cell in zip(parts, cells, strict=True)]
     screen.table(planned_table(planned))
-    screen.say(
-        f"{counted(len(cells), 'cell')}, at least {duration(total_s)}. A slow workload takes longer: 10 runs of the "
-        "slowest tenant must fit, and each cell starts new processes. Nothing was measured."
-    )
+    if aggressors or not all(TECHNIQUES[name].stand_in for name in plan.techniques):
+        time = f"at least {duration(total_s)}, without starting workers and switching the device"
+    else:
+        time = f"about {duration(total_s)} on {counted(cores, 'idle core')}, estimated from the size of the model"
+    screen.say(f"{counted(len(cells), 'cell')}, {time}. Nothing was measured.")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from gputax.cli.share import exit_code, share_plan
 from gputax.results.documents.base import Failure
 from gputax.results.documents.sharing import IsolationRow, SharingRecord
+from gputax.worker.probes import limits
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 DEFAULTS: dict[str, Any] = {
@@ -81,15 +83,27 @@ def test_mistakes(gputax: Gputax, tmp_path: Path, words: list[str], code: int, c
     assert not (tmp_path / "o").exists()
 
 
-def test_a_dry_run_shows_every_cell_and_the_least_time(gputax: Gputax, tmp_path: Path) -> None:
+def test_a_dry_run_shows_every_cell_and_the_time(
+    gputax: Gputax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "current_affinity", lambda pid=0: {0, 1})
+    monkeypatch.setattr(limits, "level_quota", lambda level: None)
     done = gputax("share", "--dry-run", "--tenants", "1,3", "--repeats", "2", "--out", "o")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert sum(" saturate " in line for line in lines) == 2 * 2 * 2
-    assert any(line.startswith("cpu-quota-t3-r2 ") and line.endswith(" 16") for line in lines)
-    assert any(line.startswith("8 cells, at least 2 min") for line in lines)
-    assert "Nothing was measured" in lines[-1]
+    assert re.fullmatch(r"8 cells, about .* min on 2 idle cores, .*Nothing was measured\.", " ".join(lines[-2:]))
     assert not (tmp_path / "o").exists()
+    told = json.loads(gputax("share", "--dry-run", "--json", "--tenants", "1,3", "--repeats", "2").stdout)
+    assert told["at_least_s"] == 8 * (2 + 10)
+    assert told["expected_s"] > 2 * told["at_least_s"], "ten runs of YOLOS-small do not fit into ten seconds"
+
+
+def test_a_dry_run_on_a_gpu_tells_the_least_time(gputax: Gputax) -> None:
+    done = gputax("share", "--dry-run", "--env", "k8s", "--tech", "mps", "--tenants", "1", "--repeats", "2")
+    assert done.returncode == 0, done.stderr
+    assert "2 cells, at least " in done.stdout
+    assert "without starting workers and switching the device" in " ".join(done.stdout.split())
 
 
 def test_a_dry_run_beside_neighbours_names_its_parts(gputax: Gputax) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gputax import __version__
 from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of, notices_of
-from gputax.measure.share.cell import SharedMeasurement
+from gputax.measure.share.cell import SharedMeasurement, expected_seconds
 from gputax.measure.view import CellFigures
 from gputax.plan.cells import Cell, LoadPlan
 from gputax.plan.claims import device_label
@@ -149,7 +149,7 @@ def _row(repeats: Sequence[SharedCell], alone: Sequence[SharedCell]) -> SharedRo
         p99_ms=_figure(replicated([cell.p99_ms for cell in repeats])),
         worst_tenant_mean_ms=_figure(replicated([max(each.mean_ms for each in cell.results) for cell in repeats])),
         aggregate_per_s=_figure(replicated([cell.aggregate_per_s for cell in repeats])),
-        jain=_figure(replicated([cell.jain for cell in repeats], least=1.0 / first.tenants, most=1.0)),
+        jain=_figure(replicated([cell.jain for cell in repeats], least=1.0 / first.tenants, most=1.0, luck=0.0)),
         slowdown=_figure(slower),
     )
 
@@ -162,15 +162,15 @@ def _figure(found: Replicated) -> SharedFigure:
     return SharedFigure(value=found.value, ci95=found.ci95)
 
 
-def shown_cell(plan: SharePlan, cell: ShareCell) -> Cell:
-    """Return the cell as a view shows it while it runs."""
+def shown_cell(plan: SharePlan, cell: ShareCell, cores: float) -> Cell:
+    """Return the cell as a view shows it while it runs, with the time that it probably takes on so many cores."""
     return Cell(
         plan.setup,
         "saturate",
         plan.batch_size,
         TECHNIQUES[cell.technique].environment(plan.place),
         cell.tenants,
-        LoadPlan(duration_s=plan.warmup_s + plan.window_s),
+        LoadPlan(duration_s=expected_seconds(plan, cell, cores)),
     )
 
 

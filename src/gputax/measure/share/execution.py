@@ -28,6 +28,7 @@ from gputax.results.documents.sharing import SharedCell, SharingRecord
 from gputax.results.reading import SHARING, read_json
 from gputax.results.store import now_text
 from gputax.sharing.place import SharedPlace, Switched
+from gputax.worker.probes.limits import cpu_allowance
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class ShareRun:
         """Measure every missing cell."""
         experiment = self._experiment
         cells = [cell for cell in self._plan.cells() if cell.technique not in self._skipped]
-        shown = [shown_cell(self._plan, cell) for cell in cells]
+        cores = cpu_allowance().threads
+        shown = [shown_cell(self._plan, cell, cores) for cell in cells]
         done = experiment.done
         with experiment.running(shown, self._place):
             self._note_skipped()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,20 @@ from gputax.environments.described import Described
 from gputax.environments.evidence import Evidence
 from gputax.errors import CellError
 from gputax.measure.session import Observation
-from gputax.measure.share.cell import SharedMeasurement, judge
+from gputax.measure.share.cell import (
+    GFLOP_PER_CORE_S,
+    START_CORE_S,
+    SharedMeasurement,
+    expected_seconds,
+    judge,
+    load_seconds,
+)
 from gputax.measure.share.group import Proof, Released
 from gputax.plan.cells import Setup
 from gputax.plan.load import Load
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import Entitlement, ShareCell, SharePlan
+from gputax.plan.workloads import workload_facts
 from gputax.sharing.place import Switched, Tenant
 from tests.builders.shared_cells import FACTS
 
@@ -167,3 +177,61 @@ def test_load_of_others_beyond_the_limit_disturbs_the_cell_and_tenants_do_not() 
     assert disturbed(series(8_000, 8_000, 900.0), series(8_000, 8_000, 1200.0)) == (
         "the hypervisor withheld 6.0 % of this worker's CPU time (steal, limit 5 %)",
     )
+
+
+DEFAULTS = SharePlan("bare", ("cpu-shared", "cpu-quota"), (1, 3, 5, 7), Setup("yolos-small"))
+
+
+class VirtualCores:
+    """Cores shared by tenants in virtual time, step by step: who is busy gets an equal part, up to its own limit."""
+
+    STEP_S = 0.01
+
+    def __init__(self, cores: float, most_of_each: float) -> None:
+        self.now_s, self._cores, self._most = 0.0, cores, most_of_each
+
+    def all_do(self, tenants: int, core_s: float, more: Callable[[float], bool] = lambda now_s: False) -> float:
+        """Let each tenant do this work, and again as long as `more` says so; return when the last one has ended."""
+        left = [core_s] * tenants
+        while any(work > 0 for work in left):
+            each = min(self._most, self._cores / sum(work > 0 for work in left))
+            self.now_s += self.STEP_S
+            for at, work in enumerate(left):
+                if work > 0:
+                    left[at] = work - each * self.STEP_S
+                    if left[at] <= 0 and more(self.now_s):
+                        left[at] += core_s
+        return self.now_s
+
+
+def played_s(plan: SharePlan, cell: ShareCell, cores: int) -> float:
+    """Return how long the cell takes on virtual cores: the phases of `measure_shared_cell`, one after the other."""
+    threads = max(1, cores // plan.parts)
+    machine = VirtualCores(cores, min(threads, cores / plan.parts) if cell.technique == "cpu-quota" else threads)
+    run_core_s = workload_facts(plan.setup.workload).gflop / GFLOP_PER_CORE_S
+    started_s = machine.all_do(cell.tenants, START_CORE_S)
+    first_s = machine.all_do(cell.tenants, run_core_s) - started_s
+    ends_s = machine.now_s + load_seconds(plan, cell.tenants, round(first_s * 1e9))
+    return machine.all_do(cell.tenants, run_core_s, lambda now_s: now_s < ends_s)
+
+
+@pytest.mark.parametrize("cores", [2, 8])
+@pytest.mark.parametrize("workload", ["yolos-small", "resnet50"])
+def test_the_estimate_is_what_a_plan_takes_in_virtual_time(workload: str, cores: int) -> None:
+    plan = SharePlan("bare", DEFAULTS.techniques, DEFAULTS.tenants, Setup(workload), repeats=1)
+    played = sum(played_s(plan, cell, cores) for cell in plan.cells())
+    assert sum(expected_seconds(plan, cell, cores) for cell in plan.cells()) == pytest.approx(played, rel=0.1)
+
+
+def test_the_documentation_tells_the_estimate_of_the_defaults() -> None:
+    from gputax.cli.progress import expected_s
+    from gputax.measure.share.documents import shown_cell
+
+    minutes = sum(expected_s(shown_cell(DEFAULTS, cell, 2)) for cell in DEFAULTS.cells()) / 60
+    page = (Path(__file__).parents[4] / "docs/sharing.md").read_text()
+    assert f"about {round(minutes, -1):.0f} minutes on two idle cores" in " ".join(page.split())
+
+
+def test_on_a_gpu_the_estimate_is_the_window_alone() -> None:
+    plan = SharePlan("k8s", ("mps",), (1, 7), Setup("yolos-small"))
+    assert expected_seconds(plan, ShareCell("mps", 7, 1), 2) == plan.warmup_s + plan.window_s
