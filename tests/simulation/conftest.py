@@ -8,10 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.shared_machine import SOON, WORLDS
+
 PAGE = Path(__file__).resolve().parents[2] / "docs/method.md"
 # Another CPU or NumPy may round the last bit otherwise and tip a run that lies on its bound.
 TIPPED = 3
 Publishes = Callable[[str, int], None]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Simulate sharing in every world with `--full`, else in one of each kind."""
+    if "world" in metafunc.fixturenames:
+        worlds = WORLDS if metafunc.config.getoption("--full") else SOON
+        metafunc.parametrize("world", worlds, ids=[world.name for world in worlds])
 
 
 @pytest.fixture

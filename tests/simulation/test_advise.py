@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,8 +12,11 @@ import pytest
 from gputax.advise.advice import advise
 from gputax.advise.fitting import fit, observe
 from gputax.advise.forms import FORMS
+from gputax.advise.ratios import worst
 from gputax.advise.table import from_record, published_table
 from gputax.advise.targets import Question, Target
+from gputax.results.documents.sharing import SharedCell
+from tests.builders.shared_machine import CELL_S, COUNTS, Machine, World, experiment, published, stock
 from tests.builders.sharing_records import cells, contention, fit_all, record
 
 TENANTS = (1, 3, 5, 7)
@@ -127,3 +132,54 @@ def test_a_lack_of_fit_is_called_in_1_of_20_runs_of_the_right_form_and_in_all_of
             called[name] += lack_p is not None and lack_p < 0.05
     assert 2 <= called["contention"] <= 20
     assert called["turns"] == 200
+
+
+NEW_RUNS = (2, 3, 6)
+"""Tenants of new runs: a measured number, one between measured ones, and one beyond them."""
+
+
+def of_worst(cell: SharedCell) -> dict[str, float]:
+    """Return the figures of the worst tenant, as the advice defines them."""
+    run = from_record(record(cell)).series[0].points[0].runs[0]
+    found = {statistic: worst(run, statistic, cell.tenants) for statistic in ("mean", "p99")}
+    return {statistic: value for statistic, value in found.items() if value is not None}
+
+
+def advice_tally(world: World, repeats: int, runs: int) -> tuple[dict[tuple[str, int], int], dict[str, int]]:
+    """Return how many new runs lay in the interval of each figure, and the verdicts about a target on the border."""
+    quiet = dataclasses.replace(world, disturbed_repeats=0.0, disturbed_cells=0.0)
+    border = {
+        count: math.exp(np.mean([math.log(of_worst(cell)["mean"]) for cell in stock(world.within_cell(), count)]))
+        for count in NEW_RUNS
+    }
+    rng, later = np.random.default_rng(100 + repeats), np.random.default_rng(200 + repeats)
+    half_s = repeats * len(COUNTS) * CELL_S / 2
+    inside: dict[tuple[str, int], int] = {}
+    verdicts = {"yes": 0, "no": 0, "unsure": 0}
+    for number in range(runs):
+        table = from_record(record(*experiment(world, repeats, rng), device="cuda"))
+        asked = NEW_RUNS[number % len(NEW_RUNS)]
+        question = Question((Target("mean", border[asked]), Target("p99", 1e6)), up_to=max(NEW_RUNS))
+        rows = {row.tenants: row for row in advise(table, question).rows}
+        verdicts[rows[asked].meets] += 1
+        for count in NEW_RUNS:
+            machine = Machine(quiet, later, later.uniform(-half_s, half_s))
+            new = of_worst(machine.cell("mps", count, 1, machine.repeat_shift()))
+            for figure in rows[count].figures:
+                assert figure.low is not None
+                assert figure.high is not None
+                held = figure.low <= new[figure.name] <= figure.high
+                inside[figure.name, count] = inside.get((figure.name, count), 0) + held
+    return inside, verdicts
+
+
+def test_new_undisturbed_runs_lie_in_the_advice_s_intervals(
+    world: World, full: bool, publishes: Callable[[str, int], None]
+) -> None:
+    runs = 1000 if full else 40
+    for column, repeats in enumerate((3, 4, 5) if full else (3,), start=3):
+        inside, verdicts = advice_tally(world, repeats, runs)
+        if full:
+            publishes(published(world, column), min(inside.values()))
+        assert min(inside.values()) >= (0.93 if full else 0.85) * runs
+        assert max(verdicts["yes"], verdicts["no"]) <= 0.06 * runs

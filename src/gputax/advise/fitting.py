@@ -1,8 +1,10 @@
 """Fit one form to log latencies: weighted least squares, with the uncertainty from the repeats and from the form.
 
-Two sources of error are separate. Repeats of one cell scatter; that gives each point its weight. The misfit of the form
-beyond that is one more variance (moments, as in a random-effects mean), added to every point and every prediction.
-Data without repeats have only the second, from the residuals.
+Three sources of error are separate. A repeat shifts all its cells alike, because the machine is faster or slower that
+minute: cells of one repeat are not independent, and more numbers of tenants do not average that shift away. Beyond it,
+cells scatter; that gives each point its weight. The misfit of the form beyond both is one more variance (moments, as in
+a random-effects mean), added to every point and every prediction. Data without repeats have only that one, from the
+residuals.
 """
 
 from __future__ import annotations
@@ -25,19 +27,42 @@ SMALLEST_STEP = 1e-12
 
 
 @dataclass(frozen=True)
+class Shift:
+    """What all cells of one repeat have in common: its variance between repeats, in squared log units."""
+
+    variance: float = 0.0
+    freedom: float = 0.0
+
+
+@dataclass(frozen=True)
 class Observed:
     """One number of tenants: the mean of its runs' log latencies."""
 
     tenants: int
     log_ms: float
-    runs: int
-    run_variance: float
-    """Between runs of this cell, in squared log units; 0 if unknown."""
+    repeats: tuple[int, ...]
+    """The repeat of each run."""
+    own_variance: float
+    """Between runs of this cell beyond the shift of their repeats, in squared log units; 0 if unknown."""
+    freedom: float
+    """Degrees of freedom of the scatter of its runs."""
+    shift: Shift
+    """The same for all points of an experiment."""
+
+    @property
+    def runs(self) -> int:
+        """How many runs it has."""
+        return len(self.repeats)
+
+    @property
+    def run_variance(self) -> float:
+        """The variance between runs."""
+        return self.own_variance + self.shift.variance
 
     @property
     def variance(self) -> float:
-        """The variance of the mean."""
-        return self.run_variance / self.runs
+        """The variance of the mean without the shift of the repeats."""
+        return self.own_variance / self.runs
 
 
 @dataclass(frozen=True)
@@ -49,10 +74,12 @@ class Fit:
     theta: tuple[float, ...]
     covariance: FloatArray
     covariance_of_repeats: FloatArray
-    """The part of the covariance explained by the scatter of repeats."""
+    """The part of the covariance explained by the scatter of cells."""
+    covariance_of_shift: FloatArray
+    """What the shifts of the repeats add to the covariance."""
     form_variance: float
     """Variance that the form does not explain, in squared log units."""
-    repeats_df: int
+    repeats_df: float
     spare_points: int
     """Points minus parameters: the degrees of freedom left to check the form."""
     lack_p: float | None
@@ -79,22 +106,29 @@ class Fit:
         slope = self.form.slopes(np.array(self.theta), np.array([float(tenants)]))[0]
         of_curve = float(slope @ self.covariance @ slope)
         of_repeats = min(of_curve, float(slope @ self.covariance_of_repeats @ slope))
+        of_shift = float(slope @ self.covariance_of_shift @ slope)
         return Uncertainty(
             (
-                (of_repeats, float(self.repeats_df)),
+                (of_repeats, self.repeats_df),
                 self._new_run(tenants),
                 (of_curve - of_repeats + self.form_variance, float(self.spare_points)),
+                (of_shift + self.shift.variance, self.shift.freedom),
             )
         )
+
+    @property
+    def shift(self) -> Shift:
+        """What all cells of a repeat have in common."""
+        return self.observed[0].shift
 
     def _new_run(self, tenants: int) -> tuple[float, float]:
         """Return the scatter of runs there: that of the nearest point, and beyond all points at least the average."""
         nearest = min(self.observed, key=lambda each: abs(math.log(each.tenants / tenants)))
-        freedom = min(float(self.repeats_df), SHARED_DF + nearest.runs - 1)
+        freedom = min(self.repeats_df, SHARED_DF + nearest.freedom)
         counts = [each.tenants for each in self.observed]
         if min(counts) <= tenants <= max(counts):
-            return nearest.run_variance, freedom
-        return max(nearest.run_variance, sum(each.run_variance for each in self.observed) / len(counts)), freedom
+            return nearest.own_variance, freedom
+        return max(nearest.own_variance, sum(each.own_variance for each in self.observed) / len(counts)), freedom
 
     def parameter(self, index: int) -> tuple[float, float | None, float | None]:
         """Return a parameter and its 95 % bounds on the scale of the fit."""
@@ -104,27 +138,88 @@ class Fit:
         total = float(self.covariance[index, index])
         of_repeats = min(total, float(self.covariance_of_repeats[index, index]))
         half = Uncertainty(
-            ((of_repeats, float(self.repeats_df)), (total - of_repeats, float(self.spare_points)))
+            (
+                (of_repeats, self.repeats_df),
+                (total - of_repeats, float(self.spare_points)),
+                (float(self.covariance_of_shift[index, index]), self.shift.freedom),
+            )
         ).half_width()
         if half is None:
             return value, None, None
         return value, max(value - half, self.form.parameters[index].least), value + half
 
 
-def observe(points: Sequence[tuple[int, Sequence[float]]]) -> tuple[Observed, ...]:
-    """Turn (tenants, latencies of the runs in ms) into points, each with its share of the common spread."""
-    logs = [(tenants, np.log(positive_values(runs, f"{tenants} tenants", item="run"))) for tenants, runs in points]
-    squares = sum(float(((each - each.mean()) ** 2).sum()) for _, each in logs)
-    freedom = sum(each.size - 1 for _, each in logs)
-    common = squares / freedom if freedom else 0.0
-    return tuple(
+def observe(
+    points: Sequence[tuple[int, Sequence[float]]], repeats: Sequence[Sequence[int | None]] = ()
+) -> tuple[Observed, ...]:
+    """Turn (tenants, latencies of the runs in ms) into points, each with its share of the common spread.
+
+    `repeats` names the repeat of each run; a run without one has a repeat of its own.
+    """
+    logs = [np.log(positive_values(runs, f"{tenants} tenants", item="run")) for tenants, runs in points]
+    alone = iter(range(-1, -1 - sum(each.size for each in logs), -1))
+    named = [
+        tuple(next(alone) if repeat is None else repeat for repeat in (repeats[at] if repeats else [None] * each.size))
+        for at, each in enumerate(logs)
+    ]
+    scatter = _scatter(logs, named)
+    total = sum(freedom for _, freedom in scatter.of_points)
+    common = sum(squares for squares, _ in scatter.of_points) / total if total else 0.0
+    found = [
         Observed(
             tenants,
             float(each.mean()),
-            int(each.size),
-            (SHARED_DF * common + float(((each - each.mean()) ** 2).sum())) / (SHARED_DF + each.size - 1),
+            labels,
+            (SHARED_DF * common + squares) / (SHARED_DF + freedom),
+            freedom,
+            scatter.shift,
         )
-        for tenants, each in sorted(logs, key=lambda pair: pair[0])
+        for (tenants, _), each, labels, (squares, freedom) in zip(points, logs, named, scatter.of_points, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda each: each.tenants))
+
+
+@dataclass(frozen=True)
+class _Scatter:
+    """The scatter of runs: of each point (sum of squares and degrees of freedom), and of whole repeats."""
+
+    of_points: tuple[tuple[float, float], ...]
+    shift: Shift
+
+
+def _scatter(logs: Sequence[FloatArray], repeats: Sequence[Sequence[int]]) -> _Scatter:
+    """Separate the shifts of repeats from the scatter of cells: an analysis of variance, unbalanced if cells lack.
+
+    If repeats do not differ by more than their cells explain, or cannot be told from them, all scatter is the cells'.
+    """
+    centred = np.concatenate([each - each.mean() for each in logs])
+    sizes = np.array([each.size for each in logs])
+    plain = _Scatter(tuple((float(((each - each.mean()) ** 2).sum()), float(each.size - 1)) for each in logs), Shift())
+    _, group = np.unique(np.concatenate([np.asarray(each) for each in repeats]), return_inverse=True)
+    member = np.eye(int(group.max()) + 1)[group]
+    point = np.repeat(np.arange(len(logs)), sizes)
+    design = member - (np.eye(len(logs))[point].T @ member / sizes[:, None])[point]
+    between_df = int(np.linalg.matrix_rank(design))
+    within_df = int(centred.size - len(logs) - between_df)
+    if between_df < 1 or within_df < 1:
+        return plain
+    rest = centred - design @ np.linalg.lstsq(design, centred, rcond=None)[0]
+    within = float(rest @ rest) / within_df
+    between = (float(centred @ centred) - float(rest @ rest)) / between_df
+    # Henderson's third method: a repeat counts as often as it has cells.
+    cells = float((design**2).sum()) / between_df
+    variance = (between - within) / cells
+    if variance <= 0.0:
+        return plain
+    spread = (between / cells) ** 2 / between_df + (within / cells) ** 2 / within_df
+    kept = within_df / (centred.size - len(logs))
+    ends = np.cumsum(sizes)
+    return _Scatter(
+        tuple(
+            (float((rest[end - size : end] ** 2).sum()), kept * (size - 1.0))
+            for size, end in zip(sizes.tolist(), ends.tolist(), strict=True)
+        ),
+        Shift(variance, variance**2 / spread),
     )
 
 
@@ -140,7 +235,7 @@ def fit(form: Form, observed: Sequence[Observed]) -> Fit:
     slopes = form.slopes(theta, tenants)
     spare = len(observed) - len(form.parameters)
     missed, lack_p = 0.0, None
-    repeats_df = sum(each.runs - 1 for each in observed) if spread else 0
+    repeats_df = sum(each.freedom for each in observed) if spread else 0.0
     nothing = np.zeros((theta.size, theta.size))
     of_repeats = _covariance(slopes, weights) if spread else nothing
     if spare > 0:
@@ -152,14 +247,16 @@ def fit(form: Form, observed: Sequence[Observed]) -> Fit:
         weights = 1.0 / total
         theta = _least_squares(form, tenants, logs, weights)
         covariance = _covariance(form.slopes(theta, tenants), weights)
+        of_shift = _covariance_of_shift(form.slopes(theta, tenants), weights, observed)
     else:
-        covariance = nothing
+        covariance = of_shift = nothing
     return Fit(
         form,
         tuple(observed),
         tuple(map(float, theta)),
         covariance,
         of_repeats,
+        of_shift,
         missed,
         repeats_df,
         max(spare, 0),
@@ -181,6 +278,13 @@ def left_out_errors(form: Form, observed: Sequence[Observed]) -> dict[int, float
 def _covariance(slopes: FloatArray, weights: FloatArray) -> FloatArray:
     # Not a plain inverse: two points closer than float precision must not end in a traceback.
     return np.asarray(np.linalg.pinv((slopes.T * weights) @ slopes), dtype=np.float64)
+
+
+def _covariance_of_shift(slopes: FloatArray, weights: FloatArray, observed: Sequence[Observed]) -> FloatArray:
+    """Return the covariance of the parameters that comes from shifts which the points have in common."""
+    common = np.array([[len({*a.repeats} & {*b.repeats}) / (a.runs * b.runs) for b in observed] for a in observed])
+    solve = _covariance(slopes, weights) @ (slopes.T * weights)
+    return np.asarray(observed[0].shift.variance * (solve @ common @ solve.T), dtype=np.float64)
 
 
 def _missed_variance(squares: float, spare: int, weights: FloatArray, slopes: FloatArray) -> float:
@@ -221,6 +325,9 @@ def _least_squares(form: Form, tenants: FloatArray, logs: FloatArray, weights: F
     return theta
 
 
+# A new run is one value, not a mean, so nothing makes it normal: its tails are at least those of this many degrees of
+# freedom. Simulated with Pareto latencies: 92 % of new runs inside with more, 94 % with this.
+NEW_RUN_DF = 6.0
 # A factor beyond e^100 has no meaning, and exp() would overflow at 710.
 LARGEST_LOG = 100.0
 
@@ -242,8 +349,8 @@ class Uncertainty:
             return Uncertainty.unknown()
         return Uncertainty((*self.parts, *other.parts))
 
-    def half_width(self, risk: float = 0.025) -> float | None:
-        """Return the half-width of the two-sided interval, with Welch-Satterthwaite degrees of freedom."""
+    def half_width(self, risk: float = 0.025, most_df: float = math.inf) -> float | None:
+        """Return the half-width of the two-sided interval, with at most `most_df` Welch-Satterthwaite degrees."""
         if self.parts is None:
             return None
         known = [(variance, freedom) for variance, freedom in self.parts if variance > 0.0 and freedom > 0.0]
@@ -251,11 +358,11 @@ class Uncertainty:
             return 0.0 if all(variance <= 0.0 for variance, _ in self.parts) else None
         total = sum(variance for variance, _ in known)
         joined = 1.0 / sum((variance / total) ** 2 / freedom for variance, freedom in known)
-        return t_quantile(1.0 - risk, joined) * math.sqrt(total)
+        return t_quantile(1.0 - risk, min(joined, most_df)) * math.sqrt(total)
 
     def around(self, log: float) -> tuple[float, float] | None:
-        """Return the bounds of exp(log)."""
-        half = self.half_width()
+        """Return the bounds of exp(log) for a new run."""
+        half = self.half_width(most_df=NEW_RUN_DF)
         if half is None:
             return None
         return math.exp(max(log - half, -LARGEST_LOG)), math.exp(min(log + half, LARGEST_LOG))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gputax.advise.fitting import Fit, Observed, Uncertainty, fit, left_out_errors, observe
 from gputax.advise.forms import CONTENDED, PARTITION, TURNS, Form
-from gputax.advise.table import Series, Table, from_record
+from gputax.advise.table import Point, Series, Table, from_record
 from gputax.errors import ResultsError
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import Technique
@@ -136,13 +136,20 @@ def fit_series(series: Series, only: Sequence[int] = ()) -> Fitted | Refused:
             next_step = f"gputax share --tech {series.technique.name} --tenants {_advised(series.tenants)}"
         return Refused(series.technique, f"the form {forms[0].name} needs {lacking}", next_step)
     try:
-        observed = observe([(point.tenants, [run.mean_ms for run in point.runs]) for point in used.points])
+        observed = _observed(used.points)
     except ResultsError as error:
         return Refused(series.technique, error.what, error.next_step)
     form, choice = _choose(possible, observed, series.technique)
     fitted = fit(form, observed)
     held_out = _held_out(fitted, series, used)
     return Fitted(used, series, fitted, choice, (*used.notices, *_checks(fitted, observed, series.technique)), held_out)
+
+
+def _observed(points: Sequence[Point]) -> tuple[Observed, ...]:
+    return observe(
+        [(point.tenants, [run.mean_ms for run in point.runs]) for point in points],
+        [[run.repeat for run in point.runs] for point in points],
+    )
 
 
 def forms_for(technique: Technique) -> tuple[Form, ...]:
@@ -216,7 +223,7 @@ def _better_rival(form: Form, observed: Sequence[Observed]) -> Notice | None:
 
 def _held_out(fitted: Fit, series: Series, used: Series) -> tuple[HeldOut, ...]:
     rest = [point for point in series.points if point.tenants not in used.tenants]
-    observed = observe([(point.tenants, [run.mean_ms for run in point.runs]) for point in rest]) if rest else ()
+    observed = _observed(rest) if rest else ()
     return tuple(
         HeldOut(each.tenants, math.exp(each.log_ms), math.exp(fitted.log_ms(each.tenants))) for each in observed
     )

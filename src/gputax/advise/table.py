@@ -42,6 +42,8 @@ class Run:
     """The largest per tenant, only if every tenant has one."""
     slowest_per_s: float | None = None
     """Rate of the tenant with the fewest inferences."""
+    repeat: int | None = None
+    """Runs of one repeat share what the machine did then; None if the source has no repeats."""
 
 
 @dataclass(frozen=True)
@@ -235,6 +237,7 @@ def _run(cell: SharedCell) -> Run:
         worst_mean_ms=max(result.mean_ms for result in cell.results),
         worst_percentiles_ms=_worst_percentiles(cell.results),
         slowest_per_s=min(result.throughput_per_s for result in cell.results),
+        repeat=cell.repeat,
     )
 
 

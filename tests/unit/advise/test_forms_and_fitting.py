@@ -68,6 +68,49 @@ def test_repeats_give_an_interval_even_where_no_point_is_left_to_check_the_form(
     assert low < 33.2 < high
 
 
+def test_a_shift_that_all_cells_of_a_repeat_share_is_not_averaged_away_by_more_numbers_of_tenants() -> None:
+    shifts, noise = (0.9, 1.0, 1.1), (1.001, 0.999, 1.0)
+    points = [
+        (count, [contention()(count) * shift * noise[(count + at) % 3] for at, shift in enumerate(shifts)])
+        for count in (1, 2, 3, 4, 5, 6)
+    ]
+    together = observe(points, [(1, 2, 3)] * len(points))
+    assert together[0].shift.variance == pytest.approx(0.01, rel=0.02)
+    assert together[0].shift.freedom == pytest.approx(2.0, abs=0.01)
+    assert all(each.own_variance < 1e-5 for each in together)
+    fitted, apart = fit(CONTENDED, together), fit(CONTENDED, observe(points))
+    # The latency of one tenant is known as well as three repeats know it, the contention far better.
+    _, low, high = fitted.parameter(0)
+    assert low is not None
+    assert high is not None
+    assert (high - low) / 2 == pytest.approx(4.303 * 0.1 / math.sqrt(3), rel=0.02)
+    _, low, high = fitted.parameter(1)
+    assert low is not None
+    assert high is not None
+    assert high - low < 0.01
+    # Of three repeats, two are lost to a new one's shift: t with two degrees of freedom.
+    new_run, as_before = fitted.uncertainty(3).half_width(), apart.uncertainty(3).half_width()
+    assert new_run is not None
+    assert as_before is not None
+    assert new_run == pytest.approx(4.303 * 0.1 * math.sqrt(4 / 3), rel=0.02)
+    assert as_before < 0.6 * new_run
+
+
+def test_repeats_that_lack_cells_still_show_their_shift() -> None:
+    points = [(1, [9.0, 10.0, 11.0]), (2, [12.6, 14.0]), (4, [22.0, 24.2])]
+    observed = observe(points, [(1, 2, 3), (1, 2), (2, 3)])
+    assert 0.005 < observed[0].shift.variance < 0.015
+    assert all(each.own_variance < 1e-3 for each in observed)
+    assert [each.runs for each in observed] == [3, 2, 2]
+
+
+def test_runs_without_a_repeat_have_nothing_in_common() -> None:
+    points = [(1, [9.0, 10.0, 11.0]), (2, [12.6, 14.0, 15.4])]
+    assert observe(points, [(None, None, None), (None, None, None)]) == observe(points)
+    assert observe(points)[0].shift.variance == 0.0
+    assert observe(points, [(1, 2, 3), (1, 2, 3)])[0].shift.variance > 0.0
+
+
 def test_a_noisy_point_counts_less() -> None:
     quiet = [(1, [10.0, 10.01, 9.99, 10.0, 10.0]), (3, [30.0, 30.01, 29.99, 30.0, 30.0])]
     noisy = [*quiet, (5, [40.0, 80.0, 55.0, 90.0, 60.0])]

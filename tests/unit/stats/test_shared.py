@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from gputax.errors import ResultsError
-from gputax.stats.shared import TenantRuns, common_window, replicated, served, served_together, slowdown
+from gputax.stats.shared import (
+    PROCESS_LUCK,
+    REPEATS_THAT_SHOW_LUCK,
+    TenantRuns,
+    common_window,
+    replicated,
+    served,
+    served_together,
+    slowdown,
+)
 
 MS = 1_000_000
 
@@ -102,6 +111,12 @@ class TestReplicated:
         assert found.ci95 is not None
         assert found.ci95[1] == 1.0
 
+    def test_a_few_repeats_without_spread_still_have_the_luck_of_their_processes(self) -> None:
+        found = replicated([2.0] * 5)
+        assert found.ci95 == pytest.approx((2.0 * math.exp(-PROCESS_LUCK), 2.0 * math.exp(PROCESS_LUCK)))
+        assert replicated([2.0] * REPEATS_THAT_SHOW_LUCK).ci95 == pytest.approx((2.0, 2.0))
+        assert replicated([0.9] * 3, most=1.0, luck=0.0).ci95 == pytest.approx((0.9, 0.9))
+
     def test_repeats_far_apart_stay_finite(self) -> None:
         found = replicated([1e-9, 1e9])
         assert found.ci95 is not None
@@ -112,7 +127,9 @@ def test_slowdown_is_paired_by_repeat_so_that_a_slow_hour_cancels() -> None:
     alone, shared = {1: 10.0, 2: 20.0, 3: 40.0}, {1: 30.0, 2: 60.0, 3: 120.0}
     found = slowdown(alone, shared)
     assert found.value == pytest.approx(3.0)
-    assert found.ci95 == pytest.approx((3.0, 3.0))
+    # No spread is left but the luck of processes that so few repeats cannot show, of both sides.
+    least = math.exp(math.sqrt(2.0) * PROCESS_LUCK)
+    assert found.ci95 == pytest.approx((3.0 / least, 3.0 * least))
 
 
 def test_slowdown_takes_the_repeats_that_both_have() -> None:
