@@ -120,6 +120,12 @@ def _notices(record: SharingRecord, usable: int, unknown: Sequence[str]) -> tupl
         count = len(record.cells) - usable
         cells = "1 cell" if count == 1 else f"{count} cells"
         found.append(Notice("cells-not-used", f"not used: {cells}, invalid or without one of the tenants", count))
+    disturbed = sum(bool(cell.disturbed) for cell in record.cells)
+    if disturbed and not record.accepts_disturbed:
+        text = (
+            f"{disturbed} of {len(record.cells)} cells were measured on a disturbed machine: do not rely on this advice"
+        )
+        found.append(Notice("disturbed", text))
     if not record.complete:
         found.append(Notice("unfinished", "the experiment is not finished: the models use the cells measured so far"))
     if unknown:

@@ -223,7 +223,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "disturbed", "comparison", "DISTURBED cell",
-            "The machine was not quiet while one of the compared cells was measured: there is no verdict.",
+            "The machine was not quiet while one of these cells was measured: there is no verdict, and no sure advice.",
             "Measure that cell again with --wait-quiet, or add --accept-disturbed to let the verdict stand.",
         ),
         Kind(

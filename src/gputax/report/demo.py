@@ -149,6 +149,7 @@ def sharing_table(records: Sequence[SharingRecord]) -> Table:
         for name in dict.fromkeys(row.technique for row in record.rows):
             alone, full = (_row(record, name, count) for count in (1, most))
             title = f"{name} (simulation)" if TECHNIQUES[name].stand_in else f"{name} ({record.device} device)"
+            title += " (DISTURBED)" if any(row.disturbed for row in (alone, full) if row) else ""
             rows.append(
                 (
                     text_cell(title),
