@@ -137,7 +137,7 @@ class TestATechnique:
     @pytest.mark.parametrize("technique", ["cpu-shared", "cpu-quota"])
     def test_no_other_file_asks_for_a_local_technique_by_name(self, technique: str) -> None:
         # The manifests contain an example for each node's installation.
-        homes = {"plan/techniques.py", "sharing/bare.py", "sharing/kubernetes/manifests.py"}
+        homes = {"plan/techniques.py", "sharing/local_tenants.py", "sharing/kubernetes/manifests.py"}
         assert files_that_name(technique) <= homes
 
 

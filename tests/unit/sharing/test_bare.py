@@ -16,8 +16,9 @@ from gputax.places import shared_place
 from gputax.plan.cells import Setup
 from gputax.plan.options import EnvironmentOptions
 from gputax.plan.techniques import TECHNIQUES
-from gputax.sharing.bare import BareShared, CoreTenant, QuotaTenant, cpu_seconds
+from gputax.sharing.bare import BareShared
 from gputax.sharing.cpu_quota import Quota, Throttling
+from gputax.sharing.local_tenants import CoreTenant, QuotaTenant, cpu_seconds
 from gputax.worker.probes.limits import CpuAllowance
 
 MODEL = Setup("yolos-small")
