@@ -11,6 +11,7 @@ import click
 
 from gputax.cli.options import Verb, as_json, command_text, names, options, own, place_options, variable_options
 from gputax.errors import Interrupted, UsageError
+from gputax.plan.budgets import parse_budgets, unused_scopes
 from gputax.plan.cells import SCENARIOS
 from gputax.plan.micro import known_names
 from gputax.plan.options import BUDGET_SUITE, PLACE, SETUP, VERDICT, declared
@@ -85,6 +86,8 @@ def duet(
         command=command_text(),
         **chosen,
     )
+    for notice in unused_scopes(parse_budgets(chosen["budgets"]), [(a, b)]):
+        click.echo(f"gputax: {notice.text}", err=True)
     # Imported here: numpy and pydantic are not needed to refuse a wrong command line.
     from gputax.cli.progress import Progress, look_first
     from gputax.measure.duet.pairs import INTERRUPTED

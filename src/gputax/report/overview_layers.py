@@ -189,7 +189,7 @@ def layer_numbers(answers: Sequence[LayerAnswer], comparisons: Sequence[Comparis
         numbers.append(KeyNumber(text, "noise floor: the base against itself", device))
     else:
         passed = sum(each.verdict == "pass" for each in answers)
-        numbers.append(KeyNumber(f"{passed} of {len(answers)}", "layers with every metric within its budget", device))
+        numbers.append(KeyNumber(f"{passed} of {len(answers)}", "layers that pass every budget", device))
     return numbers
 
 

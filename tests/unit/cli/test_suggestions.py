@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from click.testing import CliRunner
 
+from gputax import api
+from gputax.cli.duet import duet
 from gputax.cli.main import main
 from gputax.cli.verbs import SYNONYMS as VERB_SYNONYMS
 from gputax.cli.verbs import VERBS
-from gputax.errors import UsageError, unknown_name
+from gputax.errors import ResultsError, UsageError, unknown_name
 from gputax.places import ENVIRONMENTS, LOCAL_ENVIRONMENTS, LOCAL_SYNONYMS
 from gputax.places import SYNONYMS as PLACE_SYNONYMS
 from gputax.plan.budgets import SYNONYMS as BUDGET_SYNONYMS
@@ -127,3 +130,14 @@ def test_the_beginning_of_a_name_is_enough() -> None:
 def test_an_empty_workload_is_said_to_be_empty(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--workload", ""]) == 2
     assert "gputax: --workload is empty" in capsys.readouterr().err
+
+
+def test_a_duet_says_that_a_budget_is_for_a_layer_it_does_not_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(*words: object, **options: object) -> None:
+        raise ResultsError("measured")
+
+    monkeypatch.setattr(api, "duet", measured)
+    found = CliRunner().invoke(duet, ["bare", "container", "--budget", "xen=8%", "--budget", "container=4%"])
+    assert isinstance(found.exception, ResultsError)
+    assert found.stderr.count("was not used") == 1
+    assert "gputax: the budget for xen was not used" in found.stderr
