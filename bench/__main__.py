@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import client, figures, kubernetes, proxy
 from bench.compare_million import compare_million
-from bench.duet_gain import duet_gain
+from bench.duet import aa_false_verdicts, duet_gain, duet_seconds
 from bench.goals import GOALS, judge
 from bench.report_size import report_size
 from bench.share import share_figures
@@ -28,6 +28,8 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "torch": figures.vs_naive_torch,
     "quick": figures.quick_run,
     "duet-gain": duet_gain,
+    "duet-seconds": duet_seconds,
+    "duet-a-a": aa_false_verdicts,
     "proxy-operation": proxy.proxy_operation,
     "proxy-socket": proxy.proxy_operation_by_socket,
     "proxy-bandwidth": proxy.proxy_bandwidth,

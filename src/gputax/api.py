@@ -26,7 +26,7 @@ from gputax.plan.suites import load_plan
 
 if TYPE_CHECKING:
     from gputax.advise.advice import Advice
-    from gputax.measure.duet.execution import OnPair
+    from gputax.measure.duet.pairs import OnPair
     from gputax.measure.duet.request import DuetRequest
     from gputax.measure.run.like import LikePlan
     from gputax.measure.view import RunView
@@ -56,8 +56,6 @@ __all__ = [
 
 StrPath: TypeAlias = str | os.PathLike[str]
 Say: TypeAlias = Callable[[str], None]
-# A quarter of the budget, so that an overhead of half the budget can be decided.
-WIDTH_SHARE = 0.25
 MODEL, OPERATION = "yolos-small", "micro:operation"
 # With neighbours, each restart has many slots of this length: at 10 s, all five kinds took over half an hour.
 WINDOW_S, NEIGHBOURS_WINDOW_S = 10.0, 2.0
@@ -211,7 +209,6 @@ def duet_request(
     batch = {"single-stream": 1, "multi-stream": MULTI_STREAM_SAMPLES_PER_QUERY}.get(scenario, batch)
     wanted = wanted_budgets(budgets, suite)
     by_metric = {name: wanted.for_metric(a, b, name) for name in METRICS}
-    main_budget = next(budget for budget in by_metric.values() if budget.unit == "%")
 
     def side(label: str, environment: str, engine: str, changes: Sequence[str]) -> SideSpec:
         setup = Setup(
@@ -234,7 +231,7 @@ def duet_request(
         scenario,
         batch,
         by_metric,
-        max(0.1, WIDTH_SHARE * main_budget.value) if width_percent is None else _above_zero(width_percent),
+        None if width_percent is None else _above_zero(width_percent),
         max_time_s,
         control,
         seed,
@@ -253,7 +250,7 @@ def duet(
     *,
     out: StrPath | None = None,
     say: Say = lambda text: None,
-    on_pair: OnPair = lambda data, decision: None,
+    on_pair: OnPair = lambda rounds, elapsed_s: None,
     **more: Any,
 ) -> Comparison:
     """Measure two environments in alternation and judge B's overhead over A; `more` is passed to `duet_request`."""
@@ -273,7 +270,7 @@ def resolution(
     engine: str = "",
     max_time_s: float = 30.0,
     say: Say = lambda text: None,
-    on_pair: OnPair = lambda data, decision: None,
+    on_pair: OnPair = lambda rounds, elapsed_s: None,
 ) -> Resolution:
     """Measure two equal sides: the smallest overhead that this machine can tell from nothing."""
     from gputax.measure.duet.execution import machine_resolution

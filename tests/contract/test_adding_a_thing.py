@@ -89,7 +89,7 @@ class TestAMetric:
         )  # fmt: skip
         monkeypatch.setitem(metrics.METRICS, "added", row)
         assert "added" in metrics.judged_metrics("server")
-        assert "added" in metrics.paired_metrics("server")
+        assert "added" in metrics.duet_metrics("server")
         assert "added" not in metrics.judged_metrics("offline")
         assert parse_budget("added=3ms")[0] == "added"
 

@@ -11,10 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import ttest_ind
 
-from gputax.stats.inputs import log_ratios
+from gputax.stats.overheads import Blocks, mean_overhead
 from gputax.stats.pairs import PairedEstimate, paired_estimate
 from gputax.stats.series import series_mean
-from gputax.stats.stopping import StopRule, decide
 from gputax.stats.tails import tail_estimate
 from gputax.stats.verdicts import Claim, differs, judge, judge_all
 
@@ -84,10 +83,9 @@ def within(bounds: tuple[float, float], truth: float) -> bool:
 
 
 @pytest.mark.parametrize("percent", [0, 1, 3, 5, 10])
-def test_an_injected_overhead_lies_in_the_95_percent_interval(percent: int, publishes: Publishes) -> None:
+def test_an_injected_overhead_lies_in_the_95_percent_interval(percent: int) -> None:
     estimates = duets(1000, 30, percent / 100, seed=100 + percent).estimates()
     inside = [within(estimate.ci95_percent, percent) for estimate in estimates]
-    publishes(rf"\| {percent} % \| (\d+) of 1000 \|", sum(inside))
     covered = share(inside)
     # Above 98 % the interval would be needlessly wide, which is a fault as well.
     assert 0.93 <= covered <= 0.98
@@ -104,7 +102,11 @@ def test_a_textbook_interval_of_one_run_after_the_other_misses_the_truth(publish
     assert np.mean(held) < 0.6
     publishes(r"most scripts do\) \| (\d+) of 300 \|", int(held.sum()))
     assert 100 * np.median(naive.high - naive.low) / 2 == pytest.approx(1.8, abs=0.1)
-    paired = [estimate.ci95_percent for estimate in duets(300, 30, 0.03, seed=10).estimates()]
+    runs = duets(300, 30, 0.03, seed=10)
+    paired = [
+        mean_overhead(Blocks.of(x[:, None], y[:, None], np.zeros(30))).ratio.one_sided(0.025)
+        for x, y in zip(runs.a, runs.b, strict=True)
+    ]
     publishes(r"as `gputax duet` \| (\d+) of 300 \|", sum(within(interval, 3) for interval in paired))
     assert np.median(np.diff(paired)) / 2 == pytest.approx(0.9, abs=0.05)
 
@@ -121,7 +123,7 @@ def test_the_bootstrap_cross_check_covers_nearly_as_well() -> None:
     assert 0.90 <= share([within(interval, 3) for interval in booted if interval]) <= 0.98
 
 
-def test_a_against_a_seldom_raises_an_alarm(publishes: Publishes) -> None:
+def test_a_against_a_seldom_raises_an_alarm() -> None:
     estimates = duets(1500, 30, 0.0, seed=13).estimates()
     false_difference = [differs(estimate) for estimate in estimates]
     false_fail = [judge(estimate, 0.5).verdict == "fail" for estimate in estimates]
@@ -129,27 +131,20 @@ def test_a_against_a_seldom_raises_an_alarm(publishes: Publishes) -> None:
     # At least some: a test that never alarms at 5 % has lost its meaning.
     assert 0.03 <= share(false_difference) <= 0.06
     assert share(alarms) <= 0.06
-    publishes(r"called different in (\d+) of 1500", sum(false_difference))
-    publishes(r"an A/A fails in (\d+) of 1500", sum(false_fail))
 
 
-def test_on_the_budget_each_wrong_word_has_five_percent(publishes: Publishes) -> None:
+def test_on_the_budget_each_wrong_word_has_five_percent() -> None:
     verdicts = [judge(estimate, 5).verdict for estimate in duets(1500, 30, 0.05, seed=14).estimates()]
     assert 0.03 <= share([verdict == "pass" for verdict in verdicts]) <= 0.065
     assert 0.03 <= share([verdict == "fail" for verdict in verdicts]) <= 0.065
-    publishes(r"`pass` comes in (\d+) of 1500", verdicts.count("pass"))
-    publishes(r"and `fail` in (\d+) of 1500", verdicts.count("fail"))
 
 
 @pytest.mark.parametrize(("overhead", "verdict"), [(0.032, "pass"), (0.06, "fail")])
-def test_at_one_percent_noise_the_budget_of_5_percent_is_decided(
-    overhead: float, verdict: str, publishes: Publishes
-) -> None:
+def test_at_one_percent_noise_the_budget_of_5_percent_is_decided(overhead: float, verdict: str) -> None:
     estimates = duets(500, 30, overhead, seed=15, wander=0.02, jitter=0.003).estimates()
     assert np.median([estimate.sd_percent for estimate in estimates]) == pytest.approx(1.0, abs=0.1)
     decided = [judge(estimate, 5).verdict == verdict for estimate in estimates]
     assert share(decided) >= 0.98
-    publishes(rf"true {100 * overhead:g} % {verdict}e?s in (\d+) of 500", sum(decided))
 
 
 def test_inconclusive_runs_need_about_the_pairs_they_ask_for() -> None:
@@ -158,20 +153,6 @@ def test_inconclusive_runs_need_about_the_pairs_they_ask_for() -> None:
     needed = int(np.median(asked))
     full = duets(300, needed, 0.04, seed=17).estimates()
     assert share([judge(estimate, 5).verdict == "pass" for estimate in full]) >= 0.75
-
-
-def test_stopping_on_width_keeps_coverage_and_false_alarms() -> None:
-    rule = StopRule(half_width_percent=1.0, max_pairs=120, max_time_s=1e9)
-    runs = duets(700, 120, 0.0, seed=18)
-    covered, taken = [], []
-    for a, b in zip(runs.a, runs.b, strict=True):
-        logs = log_ratios(a, b)
-        pairs = next(n for n in range(2, 121) if decide([logs[:n]], rule, 0.0).stop)
-        covered.append(within(series_mean(logs[:pairs]).one_sided(0.025), 0.0))
-        taken.append(pairs)
-    assert 15 < np.median(taken) < 40
-    assert len(set(taken)) > 10
-    assert 0.93 <= share(covered) <= 0.98
 
 
 def correlated(runs: int, pairs: int, r: float, seed: int) -> Array:
@@ -219,11 +200,11 @@ def test_the_overhead_of_p99_lies_in_its_interval(overhead: float) -> None:
     assert 0.93 <= share(covered) <= 0.99
 
 
-def test_among_ten_cells_on_their_budgets_a_false_pass_is_as_rare_as_in_one() -> None:
+def test_among_ten_cells_on_their_budgets_a_false_fail_is_as_rare_as_in_one() -> None:
     estimates = duets(2000, 12, 0.05, seed=21).estimates()
     families = [estimates[i : i + 10] for i in range(0, 2000, 10)]
     held = [judge_all([Claim(estimate, 5.0) for estimate in family]) for family in families]
-    any_false_pass = share([any(judged.verdict == "pass" for judged in family) for family in held])
-    unheld = share([any(judge(estimate, 5).verdict == "pass" for estimate in family) for family in families])
-    assert any_false_pass <= 0.085
+    any_false_fail = share([any(judged.verdict == "fail" for judged in family) for family in held])
+    unheld = share([any(judge(estimate, 5).verdict == "fail" for estimate in family) for family in families])
+    assert any_false_fail <= 0.085
     assert unheld > 0.25

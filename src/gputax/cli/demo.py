@@ -38,7 +38,7 @@ class Sizes:
     workload: str = "resnet50"
     engine: str = ""
     resolution_s: float = 15.0
-    duet_s: float = 25.0
+    duet_s: float = 36.0
     tenants: tuple[int, ...] = (1, 3)
     repeats: int = 3
     window_s: float = 3.0

@@ -10,11 +10,10 @@ from gputax.plan.cells import Cell
 from gputax.text import milliseconds, number
 
 if TYPE_CHECKING:
-    from gputax.measure.duet.pairs import DuetData
+    from gputax.measure.duet.pairs import DuetRounds
     from gputax.measure.view import CellFigures
     from gputax.plan.options import EnvironmentOptions
     from gputax.results.documents.base import Failure
-    from gputax.stats.stopping import StopDecision
 
 # Four updates a second are enough for eyes and cost the measured process nothing.
 LIVE_INTERVAL_S = 0.25
@@ -66,8 +65,6 @@ class Progress:
         self._clock = Clock()
         self._total, self._title, self._what = 0, "", ""
         self._max_time_s = max_time_s
-        self._pairs_started = 0.0
-        """The limit is on the pairs: loading and the pilot come before it."""
 
     def __enter__(self) -> Progress:
         return self
@@ -132,18 +129,12 @@ class Progress:
                 f"{failure.cell}: FAILED: {failure.what}" if self.line.terminal else f"    FAILED: {failure.what}"
             )
 
-    def pair(self, data: DuetData, decision: StopDecision) -> None:
-        """Show how sharp the interval is; not the overhead, because nobody should stop on what it seems to show."""
-        now = time.monotonic()
-        self._pairs_started = self._pairs_started or now
-        if not (self._live or self.line.due(PAIR_INTERVAL_S)) or decision.half_width_percent is None:
+    def pair(self, rounds: DuetRounds, elapsed_s: float) -> None:
+        """Show how far it is; not the overhead, because nobody should stop on what it seems to show."""
+        if not (self._live or self.line.due(PAIR_INTERVAL_S)):
             return
-        in_time = len(data.pairs) * self._max_time_s / max(now - self._pairs_started, 0.1)
-        wanted = decision.pairs_expected
-        expected = f" of about {wanted}" if wanted and wanted <= in_time else ""
         self._show(
-            f"    {len(data.pairs)} pairs{expected}, interval ±{decision.half_width_percent:.2f} %, "
-            f"{now - self._pairs_started:.0f} s of at most {self._max_time_s:.0f} s"
+            f"    {rounds.pairs} pairs, {rounds.rounds} restarts, {elapsed_s:.0f} s of at most {self._max_time_s:.0f} s"
         )
 
     def waiting(self, text: str) -> None:

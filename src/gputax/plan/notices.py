@@ -156,9 +156,14 @@ CATALOGUE: dict[str, Kind] = {
             "Quieten the machine and measure again.",
         ),
         Kind(
+            "few-requests", "duet", "few requests carry the mean",
+            "The typical request costs less than the mean says: a few slow requests make the difference.",
+            "Look for stalls: another tenant, a garbage collector, the host.",
+        ),
+        Kind(
             "restarts-differ", "duet", "processes differ",
-            "New processes of the same program gave different levels; the interval covers the processes seen.",
-            "Measure longer, so that there are more restarts: --max-time.",
+            "New processes of the same program run at different speeds; the interval covers that.",
+            "Nothing, or measure longer for more restarts: --max-time.", "%",
         ),
         Kind(
             "lost-pairs", "duet", "pairs dropped",

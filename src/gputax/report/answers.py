@@ -197,7 +197,9 @@ def _single(answer: LayerAnswer) -> str:
 
 def _not_judged(pair: Pair) -> str:
     """Return what a pass does not cover."""
-    names = dict.fromkeys(wording.metric_title(row.metric.metric) for row in pair.rows if not row.metric.decides)
+    names = dict.fromkeys(
+        wording.metric_title(row.metric.metric) for row in pair.rows if wording.said(row.metric) == wording.NOT_JUDGED
+    )
     return f"; {wording.joined(list(names))} could not be judged" if names else ""
 
 
@@ -208,6 +210,8 @@ def _still_needed(row: Compared) -> str:
         return f"; measured {'once' if repeats == (1, 1) else 'too seldom'}: `gputax run --repeats 5` can decide"
     if not row.metric.paired:
         return "; measured unpaired (weaker): `gputax duet` can decide"
+    if row.metric.seconds_needed is not None:
+        return f"; {wording.pairs_needed(row.metric)}"
     if needed is None or measured is None:
         return ""
     return f"; about {needed:,} pairs would decide, {measured:,} are measured"

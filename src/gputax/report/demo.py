@@ -217,6 +217,9 @@ def _overhead(metric: ComparedMetric) -> str:
 
 def _more_time(comparison: Comparison, metric: ComparedMetric) -> str:
     """Return how much longer a verdict would take, where the pairs so far tell."""
+    if metric.verdict == "inconclusive" and metric.seconds_needed is not None:
+        more_s = metric.seconds_needed - float(comparison.settings.get("seconds") or 0.0)
+        return f", ~{duration(more_s)} more" if more_s >= 1.0 else ""
     series = next((each for each in comparison.pair_series if each.workload == metric.workload), None)
     if metric.verdict != "inconclusive" or not metric.pairs or not metric.pairs_needed or not series:
         return ""

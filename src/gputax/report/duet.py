@@ -23,16 +23,9 @@ COLUMNS = (
     Column("budget", "budget", align="right"),
     Column("verdict", "verdict"),
 )
-NOTE = "Range: one-sided 95 % bound that decides. Overhead: mean of the pairs' ratios."
+NOTE = "Range: the one-sided bound that decides. Overhead: of the two columns."
+# A document of an earlier version has its bounds in the reason alone.
 NUMBER = r"(-?[\d.,]+(?:e[+-]?\d+)?|-?inf)"
-# The bounds that decided are stored in the reason alone (stats/verdicts.py writes it).
-BOUNDS = (
-    (re.compile(rf"upper bound {NUMBER} "), "≤ {}"),
-    (re.compile(rf"lower bound {NUMBER} "), "≥ {}"),
-    (re.compile(rf"lies between {NUMBER} and {NUMBER} "), "{} to {}"),
-    (re.compile(rf"lies above {NUMBER} "), "from {}"),
-    (re.compile(rf"lies below {NUMBER} "), "up to {}"),
-)
 
 
 def duet_brief(comparison: Comparison, pairs: Sequence[Pair]) -> Brief | None:
@@ -93,18 +86,32 @@ def _in_unit(value: float | None, unit: str) -> str:
 
 
 def range_used(metric: ComparedMetric) -> str:
-    """Return the bounds that were compared with the budget, from the stored reason; else the 95 % interval."""
-    for pattern, text in BOUNDS:
-        found = pattern.search(metric.reason)
-        if found:
-            bounds = (_bound(bound, metric.budget) for bound in found.groups())
-            return f"{text.format(*bounds)} {metric.budget_unit}"
+    """Return the bound that decided, or both if none did; else the 95 % interval."""
+    lower, upper = metric.bounds or _earlier_bounds(metric.reason)
+    would_be = metric.verdict if metric.verdict != "inconclusive" else _withheld(metric.reason)
+    if would_be == "pass" and upper is not None:
+        return f"≤ {_bound(upper, metric.budget)} {metric.budget_unit}"
+    if would_be == "fail" and lower is not None:
+        return f"≥ {_bound(lower, metric.budget)} {metric.budget_unit}"
+    if lower is not None and upper is not None:
+        return f"{_bound(lower, metric.budget)} to {_bound(upper, metric.budget)} {metric.budget_unit}"
     interval = wording.metric_overhead(metric).partition(" (95 % CI ")[2].removesuffix(")")
     return f"95 % CI {interval}" if interval else wording.DASH
 
 
-def _bound(text: str, budget: float | None) -> str:
-    value = float(text.replace(",", ""))
+def _withheld(reason: str) -> str:
+    """Return the verdict that the numbers alone would give, "" if they give none."""
+    found = re.search(r"otherwise this would be a (pass|fail)", reason)
+    return found.group(1) if found else ""
+
+
+def _earlier_bounds(reason: str) -> tuple[float | None, float | None]:
+    found = [re.search(rf"{side} bound {NUMBER} ", reason) for side in ("lower", "upper")]
+    lower, upper = (None if each is None else float(each.group(1).replace(",", "")) for each in found)
+    return lower, upper
+
+
+def _bound(value: float, budget: float | None) -> str:
     if wording.finite(value) is None:
         return "unknown"
     if 0.1 <= abs(value) < 100.0:
@@ -124,13 +131,16 @@ def _effort(comparison: Comparison, pair: Pair) -> str:
     """Return e.g. `86 pairs in 5 s, 3 restarts`, over all workloads."""
     settings = comparison.settings
     measured: list[dict[str, Any]] = list(settings.get("workloads", {}).values()) or [settings]
-    seconds = sum(float(each.get("seconds") or 0.0) for each in measured)
-    restarts = sum(int(each.get("restarts") or 0) for each in measured)
+    # Earlier versions restarted each workload for itself.
+    seconds, restarts = (
+        float(settings[key] if key in settings else sum(each.get(key) or 0 for each in measured))
+        for key in ("seconds", "restarts")
+    )
     most: dict[str, int] = {}
     for row in pair.rows:
         most[row.cell] = max(most.get(row.cell, 0), row.metric.pairs or 0)
     pairs = wording.counted(sum(most.values()), "pair")
-    return f"{pairs} in {_time(seconds)}, {wording.counted(restarts, 'restart')}" if seconds else pairs
+    return f"{pairs} in {_time(seconds)}, {wording.counted(int(restarts), 'restart')}" if seconds else pairs
 
 
 def _time(seconds: float) -> str:
@@ -143,7 +153,9 @@ def _noise(control: Resolution | None) -> Fact:
     basis = f"A against A, {control.pairs:,} pairs in {_time(control.seconds)}"
     if wording.finite(control.half_width_percent) is None:
         return Fact(f"Noise: unknown; the A/A control has no interval ({basis}).", "inconclusive")
-    text = f"Noise: ±{percent(control.half_width_percent)} ({basis})"
+    luck = control.process_luck_percent
+    differ = "" if luck is None else f"; processes of one program differ by {percent(luck)}"
+    text = f"Noise: ±{percent(control.half_width_percent)} ({basis}){differ}"
     if control.contains_zero:
         return Fact(f"{text}.")
     # A warning of the comparison says what to think of it.

@@ -17,6 +17,7 @@ from gputax.text import (
     bounds_text,
     counted,
     decimals_for,
+    duration,
     finite,
     joined,
     known_bounds,
@@ -97,7 +98,9 @@ def repeats(metric: ComparedMetric) -> str:
 
 
 def pairs_needed(metric: ComparedMetric) -> str:
-    """Return how many pairs would decide it, where that is known and not yet reached."""
+    """Return what would decide it, where that is known and not yet reached: a time, of an earlier version the pairs."""
+    if metric.seconds_needed is not None:
+        return f"a duet of about {duration(metric.seconds_needed)} would decide"
     return "" if metric.pairs_needed is None else f"about {metric.pairs_needed:,} pairs needed"
 
 
@@ -127,7 +130,8 @@ def evident(metric: ComparedMetric) -> bool:
 
 def said(metric: ComparedMetric) -> str:
     """Return the verdict in words; what the exit code passes over must not look as if it had decided it."""
-    return metric.verdict if metric.decides or metric.verdict != "inconclusive" else NOT_JUDGED
+    refused = metric.verdict == "inconclusive" and finite(metric.overhead_percent) is None
+    return NOT_JUDGED if refused and not metric.decides else metric.verdict
 
 
 def marked(verdict: Verdict) -> str:

@@ -43,14 +43,18 @@ class Claim:
     budget: float
 
 
-def judge(estimate: Estimate, budget_percent: float, *, alpha: float = ALPHA) -> Judgement:
-    """Compare an overhead in percent with its budget."""
-    return _judgement(_claim(estimate, budget_percent, "%"), alpha, 1)
+def judge(
+    estimate: Estimate, budget_percent: float, *, alpha: float = ALPHA, fail_alpha: float | None = None
+) -> Judgement:
+    """Compare an overhead in percent with its budget; `fail_alpha` is the risk of `fail` where it is a smaller one."""
+    return _judgement(_claim(estimate, budget_percent, "%"), alpha, 1, fail_alpha)
 
 
-def judge_absolute(estimate: Estimate, budget_ms: float, *, alpha: float = ALPHA) -> Judgement:
+def judge_absolute(
+    estimate: Estimate, budget_ms: float, *, alpha: float = ALPHA, fail_alpha: float | None = None
+) -> Judgement:
     """Compare a difference in milliseconds with its budget, e.g. p99 +2 ms."""
-    return _judgement(_claim(estimate, budget_ms, "ms"), alpha, 1)
+    return _judgement(_claim(estimate, budget_ms, "ms"), alpha, 1, fail_alpha)
 
 
 def judge_all(claims: Sequence[Claim], *, alpha: float = ALPHA) -> tuple[Judgement, ...]:
@@ -96,18 +100,24 @@ def _claim(estimate: Estimate, budget: float, unit: Unit) -> Claim:
     return Claim(estimate, budget)
 
 
-def _verdict(claim: Claim, alpha: float) -> Verdict:
-    lower, upper = claim.estimate.one_sided(alpha)
+def _verdict(claim: Claim, alpha: float, fail_alpha: float | None = None) -> Verdict:
+    lower, upper = _bounds(claim, alpha, fail_alpha)
     if upper < claim.budget:
         return "pass"
     return "fail" if lower > claim.budget else "inconclusive"
 
 
-def _judgement(claim: Claim, alpha: float, cells: int) -> Judgement:
-    verdict = _verdict(claim, alpha)
+def _bounds(claim: Claim, alpha: float, fail_alpha: float | None) -> tuple[float, float]:
     lower, upper = claim.estimate.one_sided(alpha)
+    return (lower if fail_alpha is None else claim.estimate.one_sided(fail_alpha)[0]), upper
+
+
+def _judgement(claim: Claim, alpha: float, cells: int, fail_alpha: float | None = None) -> Judgement:
+    verdict = _verdict(claim, alpha, fail_alpha)
+    lower, upper = _bounds(claim, alpha, fail_alpha)
     unit, budget = claim.estimate.unit, claim.budget
-    risk = f"one-sided {100.0 * (1.0 - alpha):.4g} %" + (f", {cells} judged together" if cells > 1 else "")
+    used = fail_alpha if verdict == "fail" and fail_alpha is not None else alpha
+    risk = f"one-sided {100.0 * (1.0 - used):.4g} %" + (f", {cells} judged together" if cells > 1 else "")
     needed = None
     if verdict == "pass":
         reason = f"upper bound {digits(upper, 3)} {unit} is below the budget of {budget:g} {unit} ({risk})"

@@ -5,45 +5,41 @@ from __future__ import annotations
 import pytest
 
 from gputax.plan.cells import SCENARIOS
-from gputax.plan.metrics import METRICS, headline_order, judged_metrics, paired_metrics, pooled_metrics
+from gputax.plan.metrics import METRICS, duet_metrics, headline_order, judged_metrics
 from gputax.plan.micro import MICRO
 from gputax.results.documents.run import Benchmark
 
 
 @pytest.mark.parametrize(
-    ("scenario", "judged", "paired", "pooled", "headline"),
+    ("scenario", "judged", "paired", "headline"),
     [
-        ("offline", ("throughput",), ("throughput",), (), "throughput"),
-        ("saturate", ("throughput",), ("throughput", "latency_p50"), (), "throughput"),
+        ("offline", ("throughput",), ("throughput",), "throughput"),
+        ("saturate", ("throughput",), ("throughput", "latency_p50"), "throughput"),
         (
             "server",
             ("latency_p50", "latency_p90", "latency_p99", "over_bound_share"),
-            ("latency_mean", "latency_p50", "latency_p90"),
-            ("latency_p99",),
+            ("latency_p50", "latency_mean", "latency_p90", "latency_p99"),
             "latency_p99",
         ),
         (
             "single-stream",
             ("latency_mean", "latency_p50", "latency_p90", "latency_p99"),
-            ("latency_mean", "latency_p50"),
-            ("latency_p99",),
+            ("latency_p50", "latency_mean", "latency_p90", "latency_p99"),
             "latency_p90",
         ),
         (
             "multi-stream",
             ("latency_mean", "latency_p50", "latency_p90", "latency_p99"),
-            ("latency_mean", "latency_p50"),
-            ("latency_p99",),
+            ("latency_p50", "latency_mean", "latency_p90", "latency_p99"),
             "latency_p99",
         ),
     ],
 )
 def test_what_each_scenario_is_judged_by(
-    scenario: str, judged: tuple[str, ...], paired: tuple[str, ...], pooled: tuple[str, ...], headline: str
+    scenario: str, judged: tuple[str, ...], paired: tuple[str, ...], headline: str
 ) -> None:
     assert judged_metrics(scenario) == judged
-    assert paired_metrics(scenario) == paired
-    assert pooled_metrics(scenario) == pooled
+    assert duet_metrics(scenario) == paired
     assert headline_order(scenario)[0] == headline
 
 
@@ -54,7 +50,7 @@ def test_operations_are_judged_as_single_requests() -> None:
 def test_every_scenario_has_a_metric_to_judge_and_to_pair() -> None:
     for scenario in SCENARIOS:
         assert judged_metrics(scenario), scenario
-        assert paired_metrics(scenario), scenario
+        assert scenario in METRICS[duet_metrics(scenario)[0]].primary, scenario
 
 
 def test_a_scenario_that_a_file_does_not_name_is_judged_by_all_there_is() -> None:

@@ -11,7 +11,7 @@ from gputax.report.duet import range_used
 from gputax.report.exporters.console_text import write_console
 from gputax.report.story import report_on
 from gputax.results.documents.base import WarningRecord
-from gputax.results.documents.comparison import Comparison, Resolution
+from gputax.results.documents.comparison import Comparison, Resolution, Verdict
 from tests.builders.documents import comparison, metric, p99, side
 
 CELL: dict[str, Any] = {"scenario": "single-stream", "batch_size": 1}
@@ -46,18 +46,22 @@ def test_one_workload_is_answered_in_ten_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "text"),
+    ("verdict", "bounds", "reason", "text"),
     [
-        (PASSED, "≤ 3.6 %"),
-        ("lower bound 5.04 % is above the budget of 5 % (one-sided 95 %)", "≥ 5.04 %"),
-        ("lower bound 3.01e+03 % is above the budget of 5 % (one-sided 95 %)", "≥ 3,010 %"),
-        ("the budget of 5 % lies between -4.13 and 10.5 % (one-sided 95 %)", "−4.1 to 10.5 %"),
-        ("the budget of 5 % lies above 0.3 %, and no upper bound is known", "from 0.30 %"),
-        ("somebody wrote this by hand", "95 % CI +2.6 to +3.9"),
+        ("pass", (1.6, 3.6), "", "≤ 3.6 %"),
+        ("fail", (5.04, 9.0), "", "≥ 5.04 %"),
+        ("inconclusive", (-4.13, 10.5), "", "−4.1 to 10.5 %"),
+        ("inconclusive", (1.6, 3.6), "others were at work; otherwise this would be a pass: …", "≤ 3.6 %"),
+        # as earlier versions stored them
+        ("pass", None, PASSED, "≤ 3.6 %"),
+        ("fail", None, "lower bound 3.01e+03 % is above the budget of 5 % (one-sided 95 %)", "≥ 3,010 %"),
+        ("pass", None, "somebody wrote this by hand", "95 % CI +2.6 to +3.9"),
     ],
 )
-def test_the_range_is_the_one_that_decided(reason: str, text: str) -> None:
-    assert range_used(metric(reason=reason)) == text
+def test_the_range_is_the_one_that_decided(
+    verdict: Verdict, bounds: tuple[float, float] | None, reason: str, text: str
+) -> None:
+    assert range_used(metric(verdict=verdict, bounds=bounds, reason=reason)) == text
 
 
 def test_a_verdict_that_was_withheld_says_why() -> None:

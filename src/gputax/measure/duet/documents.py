@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from gputax import __version__
-from gputax.measure.duet.judgement import Question, judge_duet, resolution
-from gputax.measure.duet.pairs import DuetData
+from gputax.measure.duet.judgement import Question, judge_duet, process_luck_percent, resolution, round_notices
+from gputax.measure.duet.pairs import DuetData, DuetRounds
 from gputax.measure.duet.request import LOADGEN_SLOT_S, DuetRequest
 from gputax.measure.duet.sides import CLOSED_LOOPS, SideSpec, WorkerSide
 from gputax.measure.fingerprint import claim_of, device_name_of
@@ -22,20 +21,28 @@ from gputax.results.documents.comparison import Side as SideRecord
 from gputax.results.store import ResultDirectory, now_text
 from gputax.worker.probes.disturbance import BUSY_NEIGHBOURS, Limits
 
-Parts = Mapping[str, DuetData]
-"""The pairs of each workload that was measured, in order."""
+
+def questions(request: DuetRequest, a: WorkerSide, b: WorkerSide, rounds: DuetRounds) -> dict[str, Question]:
+    """Return what is asked of each workload that was measured."""
+    doubt = "" if request.accept_disturbed else doubt_of(a, b)
+    control = _control(rounds)
+    return {workload: _question(request, workload, a, doubt, rounds, control) for workload in rounds.parts}
 
 
-def comparison_of(
-    request: DuetRequest, a: WorkerSide, b: WorkerSide, parts: Parts, control: DuetData | None
-) -> Comparison:
-    """Judge every part and put all of them into one document."""
+def _control(rounds: DuetRounds) -> Resolution | None:
+    return resolution(rounds.control, rounds) if rounds.control and len(rounds.control.pairs) > 1 else None
+
+
+def comparison_of(request: DuetRequest, a: WorkerSide, b: WorkerSide, rounds: DuetRounds) -> Comparison:
+    """Judge every workload and put all of them into one document."""
+    parts = rounds.parts
+    asked = questions(request, a, b, rounds)
+    judged = {workload: judge_duet(asked[workload], data) for workload, data in parts.items()}
+    found = _control(rounds)
     doubt = doubt_of(a, b)
-    asked = "" if request.accept_disturbed else doubt
-    judged = {workload: judge_duet(_question(request, workload, a, asked), data) for workload, data in parts.items()}
-    found: Resolution | None = resolution(control) if control else None
-    warnings = [
-        WarningRecord(code=each.code, text=_of_part(workload, each.text, parts), value=each.value)
+    warnings = [WarningRecord.of(each) for each in round_notices(rounds)]
+    warnings += [
+        WarningRecord(code=each.code, text=_of_part(workload, each.text, rounds), value=each.value)
         for workload, part in judged.items()
         for each in part.notices
     ]
@@ -65,7 +72,7 @@ def comparison_of(
         metrics=tuple(row for part in judged.values() for row in part.metrics),
         resolution=found,
         pair_series=tuple(part.series for part in judged.values()),
-        settings=_settings(request, parts),
+        settings=_settings(request, rounds),
         disturbed=(doubt,) if doubt else (),
         warnings=tuple(warnings),
     )
@@ -111,18 +118,20 @@ def _scheduled_apart(a: WorkerSide, b: WorkerSide) -> bool:
 
 
 def write_duet(
-    store: ResultDirectory[Comparison], comparison: Comparison, parts: Parts, a: WorkerSide, b: WorkerSide
+    store: ResultDirectory[Comparison], comparison: Comparison, rounds: DuetRounds, a: WorkerSide, b: WorkerSide
 ) -> None:
     """Write the pairs, their samples and the document; several workloads get one directory each."""
     store.write_json("environment-a.json", a.described.to_dict())
     store.write_json("environment-b.json", b.described.to_dict())
-    for workload, data in parts.items():
-        prefix = f"{workload.replace(':', '_')}/" if len(parts) > 1 else ""
+    for workload, data in rounds.parts.items():
+        prefix = f"{workload.replace(':', '_')}/" if len(rounds.parts) > 1 else ""
         _write_pairs(store, prefix, data)
     store.write_document(comparison)
 
 
-def _question(request: DuetRequest, workload: str, a: WorkerSide, doubt: str) -> Question:
+def _question(
+    request: DuetRequest, workload: str, a: WorkerSide, doubt: str, rounds: DuetRounds, control: Resolution | None
+) -> Question:
     scenario = "saturate" if request.scenario in CLOSED_LOOPS else request.scenario
     text = claim_of(workload, scenario, request.a.setup.engine, a.facts)
     operation = OPERATIONS.get(workload)
@@ -138,14 +147,17 @@ def _question(request: DuetRequest, workload: str, a: WorkerSide, doubt: str) ->
         bandwidth=(operation.bandwidth_metric or "") if operation else "",
         bytes_per_run=operation.bytes_per_run * request.batch if operation else 0,
         doubt=doubt,
+        risks=rounds.looks.risks,
+        control=control,
+        seconds=rounds.seconds,
     )
 
 
-def _of_part(workload: str, text: str, parts: Parts) -> str:
-    return f"{workload}: {text}" if len(parts) > 1 else text
+def _of_part(workload: str, text: str, rounds: DuetRounds) -> str:
+    return f"{workload}: {text}" if len(rounds.parts) > 1 else text
 
 
-def _settings(request: DuetRequest, parts: Parts) -> dict[str, Any]:
+def _settings(request: DuetRequest, rounds: DuetRounds) -> dict[str, Any]:
     common = {
         "drop_rule": "the first run of each slot, or a millisecond's worth of shorter runs; of runs over 30 ms none",
         "closed_loop": request.scenario in CLOSED_LOOPS,
@@ -154,20 +166,23 @@ def _settings(request: DuetRequest, parts: Parts) -> dict[str, Any]:
         "seed": request.seed,
         "stop_width_percent": request.width_percent,
         "max_time_s": request.max_time_s,
+        "looks_at_restarts": rounds.looks.at_restarts,
+        "verdict_risk": rounds.looks.risks.verdict,
+        "restarts": rounds.rounds - 1,
+        "stopped_because": rounds.stopped_because,
+        "seconds": rounds.seconds,
+        "lost_pairs": rounds.lost_pairs,
     }
-    if len(parts) == 1:
-        return {**common, **_part_settings(next(iter(parts.values())))}
-    return {**common, "workloads": {workload: _part_settings(data) for workload, data in parts.items()}}
+    if len(rounds.parts) == 1:
+        return {**common, **_part_settings(next(iter(rounds.parts.values())))}
+    return {**common, "workloads": {workload: _part_settings(data) for workload, data in rounds.parts.items()}}
 
 
 def _part_settings(data: DuetData) -> dict[str, Any]:
     return {
         "slot_runs": data.slot.runs,
         "slot_dropped": data.slot.dropped,
-        "restarts": data.restarts,
-        "stopped_because": data.stopped_because,
-        "seconds": data.seconds,
-        "lost_pairs": data.lost_pairs,
+        "process_luck_percent": process_luck_percent(data),
     }
 
 
@@ -192,8 +207,11 @@ def _write_pairs(store: ResultDirectory[Comparison], prefix: str, data: DuetData
             "time_ns": np.array([int(pair.time_s * 1e9) for pair in data.pairs], dtype=np.int64),
             "b_first": np.array([pair.b_first for pair in data.pairs], dtype=np.int64),
             "restart": np.array([pair.restart for pair in data.pairs], dtype=np.int64),
-            "a_mean_ns": np.array([round(pair.a_ns.mean()) for pair in data.pairs], dtype=np.int64),
-            "b_mean_ns": np.array([round(pair.b_ns.mean()) for pair in data.pairs], dtype=np.int64),
+            "a_mean_ns": np.array([round(pair.a_mean_ns) for pair in data.pairs], dtype=np.int64),
+            "b_mean_ns": np.array([round(pair.b_mean_ns) for pair in data.pairs], dtype=np.int64),
+            # How long the worker's threads waited for a CPU; -1 where the kernel does not count it.
+            "a_run_wait_ns": np.array([_known(pair.a_wait_ns) for pair in data.pairs], dtype=np.int64),
+            "b_run_wait_ns": np.array([_known(pair.b_wait_ns) for pair in data.pairs], dtype=np.int64),
         },
     )
     for name, blocks in (("a", [pair.a_ns for pair in data.pairs]), ("b", [pair.b_ns for pair in data.pairs])):
@@ -204,3 +222,7 @@ def _write_pairs(store: ResultDirectory[Comparison], prefix: str, data: DuetData
                 "latency_ns": np.rint(np.concatenate(blocks)).astype(np.int64),
             },
         )
+
+
+def _known(wait_ns: float | None) -> int:
+    return -1 if wait_ns is None else round(wait_ns)

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from gputax.measure.duet.pairs import INTERRUPTED, DuetData
+from gputax.measure.duet.pairs import INTERRUPTED, DuetData, DuetRounds
 from gputax.plan.budgets import Budget, unused_budgets
-from gputax.plan.metrics import METRICS, Metric, paired_metrics, pooled_metrics
+from gputax.plan.metrics import METRICS, Metric, duet_metrics
 from gputax.plan.notices import Notice
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import ComparedMetric, PairSeries, Resolution
-from gputax.stats.levels import restart_estimate
-from gputax.stats.pairs import PairedEstimate, paired_estimate
-from gputax.stats.tails import refusal, tail_estimate
-from gputax.stats.verdicts import Judgement, differs, judge, judge_absolute
+from gputax.stats.distributions import t_quantile
+from gputax.stats.estimates import log_of_lost_percent, log_of_percent, lost_percent_of_log, percent_of_log
+from gputax.stats.levels import RestartEstimate, restart_estimate
+from gputax.stats.overheads import LEAST_RESTARTS, BlockOverhead, Blocks, mean_overhead, percentile_overhead, refusal
+from gputax.stats.pairs import paired_estimate
+from gputax.stats.sample_size import pairs_to_clear
+from gputax.stats.stopping import Risks
+from gputax.stats.verdicts import Judgement, judge, judge_absolute
 
 MAX_SERIES_POINTS = 400
-# A slot's p90 needs ten queries; with fewer it is the largest value.
-LEAST_QUERIES_FOR_SLOT_P90 = 10
+# The control is not the question: it withholds a verdict only where chance alone hardly ever would.
+CONTROL_RISK = 0.005
 RESTART_P = 0.01
-# The last restart may have time for only one pair, whose noise would then count as the restart's.
-FEWEST_PAIRS_OF_A_RESTART = 5
-# A t interval from two values is uselessly wide (seen: -96 to +4322 %).
-FEWEST_RESTARTS_FOR_AN_INTERVAL = 3
-MEDIAN_IS_MEAN = "a slot has only one or two requests, so its median is its mean"
+# One false `fail` among all rows has the risk of one: most of it belongs to the metric that decides.
+PRIMARY_SHARE, SECONDARY_METRICS = 0.8, 3
+# The mean is called the work of few requests where it leaves the median's interval by more than this.
+FEW_REQUESTS_PERCENT = 1.0
 
 
 @dataclass(frozen=True)
@@ -58,128 +61,186 @@ class Question:
     bytes_per_run: int = 0
     doubt: str = ""
     """Why the difference may not come from the layer; then the verdict is inconclusive."""
+    risks: Risks = field(default_factory=Risks)
+    """Of the bounds; smaller where the duet may look several times."""
+    control: Resolution | None = None
+    seconds: float = 0.0
+    """How long the duet took, restarts included: for the time that a verdict would need."""
 
 
 def judge_duet(question: Question, data: DuetData) -> Judged:
-    """Return every metric of the scenario with its verdict."""
-    rows = []
-    for name in _paired_metrics(question):
-        why_not = _slot_refusal(name, data)
-        if not why_not:
-            rows.append(_paired_row(question, METRICS[name], data))
-        elif why_not != MEDIAN_IS_MEAN or name in question.named:
-            rows.append(_refused_row(question, METRICS[name], data, why_not))
-    rows += [_tail_row(question, METRICS[name], data) for name in pooled_metrics(question.scenario)]
+    """Return every metric of the scenario with its verdict, and what else there is to say."""
+    rows = _with_typical(judged_rows(question, data))
+    totals = next(number for number, row in enumerate(rows) if METRICS[row.metric].percentile is None)
+    shown = tuple(WarningRecord(code="pairs", text=text) for text in paired_notices(data))
+    rows[totals] = rows[totals].model_copy(update={"warnings": (*rows[totals].warnings, *shown)})
     named = {name: question.budgets[name] for name in question.named}
-    notices = [*_notices(data), *unused_budgets(named, (row.metric for row in rows))]
+    notices = [*_processes_differ(data), *unused_budgets(named, (row.metric for row in rows))]
     return Judged(tuple(rows), _series(question, data), tuple(notices))
 
 
-def _paired_metrics(question: Question) -> tuple[str, ...]:
-    names = paired_metrics(question.scenario)
-    return (question.bandwidth, *names[1:]) if question.bandwidth else names
+def judged_rows(question: Question, data: DuetData) -> list[ComparedMetric]:
+    """Return every metric of the scenario with its verdict, the one that decides first."""
+    blocks = data.blocks()
+    return [_row(question, METRICS[name], blocks) for name in _metrics(question)]
 
 
-def resolution(data: DuetData) -> Resolution:
-    """Return the result of the A/A control."""
-    estimate = _estimate(data, METRICS["latency_mean"])
-    low, high = estimate.ci95_percent
+def _metrics(question: Question) -> tuple[str, ...]:
+    """Return the metrics, the one that decides first; a bandwidth replaces the mean of the same times."""
+    names = duet_metrics(question.scenario)
+    return tuple(question.bandwidth if question.bandwidth and name == "latency_mean" else name for name in names)
+
+
+def resolution(data: DuetData, rounds: DuetRounds) -> Resolution:
+    """Return the result of an A/A control."""
+    found = _typical(data.blocks())
+    low, high = found.ratio.one_sided(rounds.looks.risks.bound)
+    strict = found.ratio.one_sided(CONTROL_RISK)
     return Resolution(
-        half_width_percent=estimate.half_width_percent,
+        half_width_percent=100.0 * found.ratio.half_width(rounds.looks.risks.bound),
         ci95_percent=(_finite(low), _finite(high)),
-        pairs=estimate.pairs,
-        seconds=data.seconds,
-        contains_zero=not differs(estimate),
+        pairs=found.pairs,
+        seconds=rounds.seconds,
+        contains_zero=strict[0] <= 0.0 <= strict[1],
+        restarts=found.restarts,
+        process_luck_percent=process_luck_percent(data),
     )
 
 
-def slot_value(latency_ns: np.ndarray, metric: Metric) -> float:
-    """Return the metric of one half of a pair: a time in ns (throughput: ns per sample)."""
-    if metric.percentile is None:
-        return float(latency_ns.mean())
-    return float(np.quantile(latency_ns, metric.percentile))
+def _processes_differ(data: DuetData) -> list[Notice]:
+    """Say how much processes differ where it is more than the noise of their pairs; the interval covers it."""
+    found = _by_restart(data)
+    if found is None or found.p >= RESTART_P:
+        return []
+    text = f"processes of one program differ: sd {found.between_sd_percent:.2g} % between {found.restarts} restarts"
+    return [Notice("restarts-differ", text, found.between_sd_percent)]
 
 
-def _slot_refusal(name: str, data: DuetData) -> str:
-    """Return why the slots are too short for the metric, "" if they are not."""
-    fewest = min(min(pair.a_ns.size, pair.b_ns.size) for pair in data.pairs)
-    if name == "latency_p90" and fewest < LEAST_QUERIES_FOR_SLOT_P90:
-        return f"p90 needs {LEAST_QUERIES_FOR_SLOT_P90} queries in each slot, the shortest has {fewest}"
-    return MEDIAN_IS_MEAN if name == "latency_p50" and fewest <= 2 else ""
+def process_luck_percent(data: DuetData) -> float | None:
+    """Return how much two processes of one program differ: the sd of their ratio beyond the noise of the pairs."""
+    found = _by_restart(data)
+    return None if found is None else found.between_sd_percent
 
 
-def _estimate(data: DuetData, metric: Metric) -> PairedEstimate:
-    # Throughput is stored as time per sample, so lower is better for every metric here.
-    return paired_estimate(
-        [slot_value(pair.a_ns, metric) for pair in data.pairs],
-        [slot_value(pair.b_ns, metric) for pair in data.pairs],
+def _by_restart(data: DuetData) -> RestartEstimate | None:
+    labels = [pair.restart for pair in data.pairs]
+    if len(set(labels)) < LEAST_RESTARTS:
+        return None
+    medians = [(float(np.median(pair.a_ns)), float(np.median(pair.b_ns))) for pair in data.pairs]
+    return restart_estimate([a for a, _ in medians], [b for _, b in medians], labels)
+
+
+def _typical(blocks: Blocks) -> BlockOverhead:
+    """Return the overhead of the typical request: the median where there are enough, else the mean."""
+    return mean_overhead(blocks) if refusal(blocks, 0.5) else percentile_overhead(blocks, 0.5)
+
+
+def _row(question: Question, metric: Metric, blocks: Blocks) -> ComparedMetric:
+    budget = question.budgets[metric.name].at(_typical_ms(blocks))
+    why_not = refusal(blocks, metric.percentile) if metric.percentile is not None else None
+    if why_not:
+        return _refused_row(question, metric, blocks, budget, why_not)
+    if metric.percentile is not None:
+        found = percentile_overhead(blocks, metric.percentile)
+    else:
+        found = mean_overhead(blocks, lost_percent_of_log if metric.loss == "throughput" else percent_of_log)
+    in_percent = budget.unit == "%"
+    primary = question.scenario in metric.primary
+    pass_risk = question.risks.verdict
+    fail_risk = pass_risk * (PRIMARY_SHARE if primary else (1.0 - PRIMARY_SHARE) / SECONDARY_METRICS)
+    if in_percent:
+        judgement = judge(found.ratio, budget.value, alpha=pass_risk, fail_alpha=fail_risk)
+    elif metric.unit == "ms":
+        judgement = judge_absolute(found.difference, budget.value, alpha=pass_risk, fail_alpha=fail_risk)
+    else:
+        judgement = Judgement("inconclusive", f"a budget in {budget.unit} cannot judge {metric.title}")
+    judgement = _withheld(question, found, judgement)
+    low, high = found.ratio.one_sided(question.risks.bound)
+    low_ms, high_ms = found.difference.one_sided(question.risks.bound)
+    timed = metric.unit == "ms"
+    seconds = _seconds_needed(question, found, budget) if judgement.verdict == "inconclusive" and in_percent else None
+    return ComparedMetric(
+        **_common(question, metric, budget, judgement),
+        base_value=_in_unit(found.a_ns, metric, question),
+        other_value=_in_unit(found.b_ns, metric, question),
+        overhead_percent=found.ratio.value,
+        ci95_percent=(_finite(low), _finite(high)),
+        overhead_absolute=found.difference.value if timed else None,
+        ci95_absolute=(_finite(low_ms), _finite(high_ms)) if timed else None,
+        pairs=found.pairs,
+        pairs_needed=None if seconds is None else math.ceil(found.pairs * seconds / max(question.seconds, 1e-9)),
+        seconds_needed=seconds,
+        restarts=found.restarts,
+        decides=primary or metric.name in question.named or judgement.verdict == "fail",
+    )
+
+
+def paired_notices(data: DuetData) -> tuple[str, ...]:
+    """Return what the pairs themselves show: an order effect, a drift, a few pairs that dominate."""
+    estimate = paired_estimate(
+        [pair.a_mean_ns for pair in data.pairs],
+        [pair.b_mean_ns for pair in data.pairs],
         b_first=[pair.b_first for pair in data.pairs],
         time_s=[pair.time_s for pair in data.pairs],
+        resamples=0,
+    )
+    return estimate.notices
+
+
+def _withheld(question: Question, found: BlockOverhead, judgement: Judgement) -> Judgement:
+    """Return the verdict, or why the evidence does not carry it."""
+    if judgement.verdict not in ("pass", "fail"):
+        return judgement
+    why = _why_withheld(question, found, judgement)
+    if not why:
+        return judgement
+    return dataclasses.replace(
+        judgement,
+        verdict="inconclusive",
+        reason=f"{why}; otherwise this would be a {judgement.verdict}: {judgement.reason}",
     )
 
 
-def _paired_row(question: Question, metric: Metric, data: DuetData) -> ComparedMetric:
-    estimate = _estimate(data, metric)
-    budget = question.budgets[metric.name]
-    judgement = judge(estimate, budget.value) if budget.unit == "%" else _wrong_unit(metric, budget)
-    a = float(np.mean([slot_value(pair.a_ns, metric) for pair in data.pairs]))
-    b = float(np.mean([slot_value(pair.b_ns, metric) for pair in data.pairs]))
-    low, high = estimate.ci95_percent
-    return ComparedMetric(
-        **_common(question, metric, budget, judgement),
-        base_value=_in_unit(a, metric, question),
-        other_value=_in_unit(b, metric, question),
-        overhead_percent=estimate.overhead_percent,
-        ci95_percent=(_finite(low), _finite(high)),
-        pairs=estimate.pairs,
-        warnings=tuple(WarningRecord(code="pairs", text=text) for text in estimate.notices),
-    )
+def _why_withheld(question: Question, found: BlockOverhead, judgement: Judgement) -> str:
+    if question.doubt:
+        return question.doubt
+    if found.restarts < LEAST_RESTARTS:
+        return (
+            f"{found.restarts} start{'s' if found.restarts != 1 else ''} of the workers: how much processes differ "
+            f"needs {LEAST_RESTARTS}"
+        )
+    control = question.control
+    if control is not None and not control.contains_zero:
+        return "the A/A control found a difference between two equal sides"
+    budget = judgement.budget
+    in_percent = judgement.verdict == "pass" and judgement.unit == "%" and budget is not None
+    if control is not None and in_percent and control.half_width_percent >= (budget or 0.0):
+        return f"the noise floor of {control.half_width_percent:.2g} % is not below the budget"
+    low, high = found.ratio.one_sided(question.risks.bound)
+    by_restart = None if found.middle is None else found.ratio.shown(found.middle)
+    if by_restart is not None and not low <= by_restart <= high:
+        return f"two methods disagree: all pairs together, and the middle of the restarts ({by_restart:+.2f} %)"
+    return ""
 
 
-def _tail_row(question: Question, metric: Metric, data: DuetData) -> ComparedMetric:
-    assert metric.percentile is not None
-    a_blocks, b_blocks = [pair.a_ns for pair in data.pairs], [pair.b_ns for pair in data.pairs]
-    budget = question.budgets[metric.name].at(_typical_ms(data))
-    why_not = refusal(a_blocks, b_blocks, metric.percentile)
-    if why_not:
-        return _refused_row(question, metric, data, why_not)
-    tail = tail_estimate(a_blocks, b_blocks, metric.percentile)
-    percent = budget.unit == "%"
-    judgement = judge(tail.overhead, budget.value) if percent else judge_absolute(tail.difference, budget.value)
-    return ComparedMetric(
-        **_common(question, metric, budget, judgement),
-        base_value=tail.a_ms,
-        other_value=tail.b_ms,
-        overhead_percent=tail.overhead.value,
-        ci95_percent=(_finite(tail.overhead.ci95[0]), _finite(tail.overhead.ci95[1])),
-        overhead_absolute=tail.difference.value,
-        ci95_absolute=(_finite(tail.difference.ci95[0]), _finite(tail.difference.ci95[1])),
-        pairs=tail.pairs,
-    )
-
-
-def _typical_ms(data: DuetData) -> float:
+def _typical_ms(blocks: Blocks) -> float:
     """Return the median request of the base side: it decides which budget fits the size."""
-    return float(np.median(np.concatenate([pair.a_ns for pair in data.pairs]))) / 1e6
+    return float(np.median(blocks.a.latency_ns)) / 1e6
 
 
-def _refused_row(question: Question, metric: Metric, data: DuetData, why: str) -> ComparedMetric:
+def _refused_row(question: Question, metric: Metric, blocks: Blocks, budget: Budget, why: str) -> ComparedMetric:
     return ComparedMetric(
-        **_common(
-            question, metric, question.budgets[metric.name].at(_typical_ms(data)), Judgement("inconclusive", why)
-        ),
+        **_common(question, metric, budget, Judgement("inconclusive", why)),
         base_value=None,
         other_value=None,
         overhead_percent=None,
-        pairs=len(data.pairs),
+        pairs=blocks.pairs,
+        restarts=blocks.restarts,
         decides=metric.name in question.named,
     )
 
 
 def _common(question: Question, metric: Metric, budget: Budget, judgement: Judgement) -> dict[str, Any]:
-    if question.doubt and judgement.verdict in ("pass", "fail"):
-        reason = f"{question.doubt}; otherwise this would be a {judgement.verdict}: {judgement.reason}"
-        judgement = Judgement("inconclusive", reason)
     return {
         "workload": question.workload,
         "scenario": question.scenario,
@@ -194,13 +255,38 @@ def _common(question: Question, metric: Metric, budget: Budget, judgement: Judge
         "verdict": judgement.verdict,
         "reason": judgement.reason,
         "paired": True,
-        "pairs_needed": judgement.pairs_needed,
+        "bounds": _bounds(judgement),
         "claim": question.claim,
     }
 
 
-def _wrong_unit(metric: Metric, budget: Budget) -> Judgement:
-    return Judgement("inconclusive", f"a budget in {budget.unit} cannot judge {metric.title} pair by pair")
+def _seconds_needed(question: Question, found: BlockOverhead, budget: Budget) -> float | None:
+    """Return how long a duet would take to decide the budget, if the overhead and the noise are as they look."""
+    if found.restarts < LEAST_RESTARTS:
+        return question.seconds * LEAST_RESTARTS / max(1, found.restarts)
+    to_log = log_of_lost_percent if found.ratio.shown is lost_percent_of_log else log_of_percent
+    distance = abs(to_log(budget.value) - found.ratio.centre)
+    # The standard error behind the interval, as if it came from the restarts alone.
+    reach = found.ratio.half_width(question.risks.bound)
+    sd = math.sqrt(found.restarts) * reach / -t_quantile(question.risks.bound, found.restarts - 1.0)
+    restarts = pairs_to_clear(sd, distance, alpha=question.risks.verdict)
+    return None if restarts is None else question.seconds * max(restarts, found.restarts + 1) / found.restarts
+
+
+def _with_typical(rows: list[ComparedMetric]) -> list[ComparedMetric]:
+    """Say on the mean's row how much of it is typical, where a few slow requests carry the rest."""
+    median = next((row for row in rows if row.metric == "latency_p50" and row.overhead_percent is not None), None)
+
+    def told(row: ComparedMetric) -> ComparedMetric:
+        if median is None or row.metric not in ("latency_mean", "throughput") or row.overhead_percent is None:
+            return row
+        whole, typical = row.overhead_percent, median.overhead_percent or 0.0
+        if whole - typical < FEW_REQUESTS_PERCENT:
+            return row
+        text = f"{typical:+.1f} % typical (p50), the rest of {whole:+.1f} % from few requests"
+        return row.model_copy(update={"warnings": (*row.warnings, WarningRecord(code="few-requests", text=text))})
+
+    return [told(row) for row in rows]
 
 
 def _in_unit(value_ns: float, metric: Metric, question: Question) -> float:
@@ -221,45 +307,29 @@ def _series(question: Question, data: DuetData) -> PairSeries:
         scenario=question.scenario,
         metric=question.bandwidth or ("latency_mean" if question.scenario != "offline" else "throughput"),
         time_s=tuple(pair.time_s - start_s for pair in shown),
-        overhead_percent=tuple(100.0 * (pair.b_ns.mean() / pair.a_ns.mean() - 1.0) for pair in shown),
+        overhead_percent=tuple(100.0 * (pair.b_mean_ns / pair.a_mean_ns - 1.0) for pair in shown),
         b_first=tuple(pair.b_first for pair in shown),
     )
 
 
-def _notices(data: DuetData) -> list[Notice]:
+def round_notices(rounds: DuetRounds) -> list[Notice]:
+    """Return what happened during the rounds."""
     notices = []
-    if data.lost_pairs:
-        text = f"{len(data.lost_pairs)} pairs were dropped because a worker failed during the pair: "
-        notices.append(Notice("lost-pairs", text + data.lost_pairs[-1], float(len(data.lost_pairs))))
-    if data.stopped_because == INTERRUPTED:
+    if rounds.lost_pairs:
+        text = f"{len(rounds.lost_pairs)} pairs were dropped because a worker failed during the pair: "
+        notices.append(Notice("lost-pairs", text + rounds.lost_pairs[-1], float(len(rounds.lost_pairs))))
+    if rounds.stopped_because == INTERRUPTED:
         text = (
-            f"interrupted after {len(data.pairs)} pairs in {data.seconds:.0f} s: the interval is as wide as it was then"
+            f"interrupted after {rounds.pairs} pairs in {rounds.seconds:.0f} s: the interval is as wide as it was then"
         )
         notices.append(Notice(INTERRUPTED, text))
-    differing = _restarts_differ(data)
-    return [*notices, differing] if differing else notices
+    return notices
 
 
-def _restarts_differ(data: DuetData) -> Notice | None:
-    """Warn if restarts differ from each other by more than the noise within them."""
-    sizes = Counter(pair.restart for pair in data.pairs)
-    pairs = [pair for pair in data.pairs if sizes[pair.restart] >= FEWEST_PAIRS_OF_A_RESTART]
-    labels = [pair.restart for pair in pairs]
-    if len(set(labels)) < 2:
+def _bounds(judgement: Judgement) -> tuple[float | None, float | None] | None:
+    if judgement.lower is None or judgement.upper is None:
         return None
-    found = restart_estimate([pair.a_ns.mean() for pair in pairs], [pair.b_ns.mean() for pair in pairs], labels)
-    if found.p >= RESTART_P:
-        return None
-    text = (
-        "the overhead differs from one restart of the workers to the next "
-        f"(sd {found.between_sd_percent:.2f} % between {found.restarts} restarts): "
-    )
-    low, high = found.ci95_percent
-    if found.restarts < FEWEST_RESTARTS_FOR_AN_INTERVAL:
-        text += "a longer duet has more restarts"
-    else:
-        text += f"with restarts as replicates it is {found.overhead_percent:+.2f} % ({low:+.2f} to {high:+.2f})"
-    return Notice("restarts-differ", text, found.between_sd_percent)
+    return _finite(judgement.lower), _finite(judgement.upper)
 
 
 def _finite(value: float) -> float | None:

@@ -1,9 +1,8 @@
-"""The duet: two warm sides that take turns, pairs in random order; independent of processes, so it can be simulated."""
+"""The duet: two sides that take turns, pairs in random order, in rounds with new workers; free of processes."""
 
 from __future__ import annotations
 
 import functools
-import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,14 +13,26 @@ import numpy.typing as npt
 
 from gputax.errors import CellError
 from gputax.measure.sizing import dropped_runs
-from gputax.stats.stopping import StopDecision, StopRule, decide
+from gputax.stats.overheads import LEAST_RESTARTS, Blocks
+from gputax.stats.stopping import LOOKS, Looks, looks_for
 
 FloatArray = npt.NDArray[np.float64]
-# Longest closed-loop slot. Shorter is better: in equal time 500 ms slots gave ±7.7 %, 100 ms ±1.5 %, 20 ms ±0.75 %.
-SLOT_SECONDS = (0.0, 0.01, 0.03, 0.1)
-PILOT_PAIRS_PER_SLOT = 8
+# Shorter slots are sharper: in equal time 500 ms slots gave ±7.7 %, 100 ms ±1.5 %, 20 ms ±0.75 %.
+SLOT_S = 0.02
 MAX_LOST_PAIRS = 3
 INTERRUPTED = "interrupted"
+LEAST_PAIRS_OF_A_ROUND = 5
+# However short the time is: one pair has no spread.
+LEAST_PAIRS = 2
+# Fewer pairs than this are not kept after an interrupt.
+LEAST_PAIRS_KEPT = 10
+# A round lasts at least twice as long as its restart, so that two thirds of the time are pairs; later rounds grow with
+# the duet, because once there are enough restarts more pairs from each are worth more.
+ROUND_PER_RESTART = 2.0
+ROUND_SHARE_OF_DUET = 1.0 / 12.0
+LEAST_ROUND_S, MOST_ROUND_S = 0.5, 30.0
+# After so many pairs A meets its twin once: the A/A control sees the same minutes as B.
+PAIRS_PER_CONTROL = 2
 Clock = Callable[[], float]
 
 
@@ -33,15 +44,48 @@ class Slot:
     dropped: int
 
 
+@dataclass(frozen=True)
+class Half:
+    """What one half of a pair measured."""
+
+    latency_ns: FloatArray
+    """Of each counted query; offline: the time per sample."""
+    run_wait_ns: float | None = None
+    """How long the worker's threads waited for a CPU during them, where the kernel counts it."""
+
+
 class Side(Protocol):
     """One environment with a warm worker, real or simulated."""
 
-    def run_slot(self, slot: Slot, seed: int) -> FloatArray:
-        """Run one half of a pair; returns the latency in ns of each counted query. Same seed, same queries."""
+    def run_slot(self, slot: Slot, seed: int) -> Half:
+        """Run one half of a pair. Same seed, same queries."""
+        ...
+
+
+class Sides(Protocol):
+    """Both sides and, for the A/A control, perhaps a twin of A."""
+
+    @property
+    def a(self) -> Side:
+        """The base."""
+        ...
+
+    @property
+    def b(self) -> Side:
+        """The other side."""
+        ...
+
+    @property
+    def twin(self) -> Side | None:
+        """A second A, None without a control."""
+        ...
+
+    def begin(self, workload: str) -> Slot:
+        """Load a workload into all of them, warm it up, and return its slot."""
         ...
 
     def restart(self) -> None:
-        """Replace the worker with a new one and warm it up."""
+        """Replace all workers with new ones."""
         ...
 
 
@@ -54,119 +98,231 @@ class Pair:
     b_first: bool
     time_s: float
     restart: int
+    """The number of the processes that ran it, from 0."""
+    a_wait_ns: float | None = None
+    b_wait_ns: float | None = None
 
     @functools.cached_property
-    def log_ratio(self) -> float:
-        """ln(mean B / mean A); cached, because the width is checked after every pair."""
-        return math.log(self.b_ns.mean() / self.a_ns.mean())
+    def a_mean_ns(self) -> float:
+        """The mean of A's half."""
+        return float(self.a_ns.mean())
+
+    @functools.cached_property
+    def b_mean_ns(self) -> float:
+        """The mean of B's half."""
+        return float(self.b_ns.mean())
+
+
+@dataclass
+class DuetData:
+    """The pairs of one workload."""
+
+    slot: Slot
+    pairs: list[Pair] = field(default_factory=list)
+
+    def blocks(self) -> Blocks:
+        """Return the pairs for the statistics."""
+        restart = np.array([pair.restart for pair in self.pairs], dtype=np.int64)
+        return Blocks.of([pair.a_ns for pair in self.pairs], [pair.b_ns for pair in self.pairs], restart)
+
+
+@dataclass
+class DuetRounds:
+    """All that one duet measured, and how it went."""
+
+    parts: dict[str, DuetData] = field(default_factory=dict)
+    control: DuetData | None = None
+    lost_pairs: list[str] = field(default_factory=list)
+    rounds: int = 0
+    seconds: float = 0.0
+    looks: Looks = field(default_factory=Looks)
+    stopped_because: str = ""
+
+    @property
+    def pairs(self) -> int:
+        """The pairs of all workloads."""
+        return sum(len(data.pairs) for data in self.parts.values())
 
 
 @dataclass(frozen=True)
 class DuetPlan:
     """What is fixed before the first pair."""
 
-    rule: StopRule
-    restart_every_s: float
+    workloads: tuple[str, ...]
+    max_time_s: float
+    """Starts and restarts included; each workload gets some pairs in any case."""
     seed: int = 7
+    spent_s: float = 0.0
+    """What starting the first workers took."""
+    looks: bool = True
+    """Whether a clear verdict ends it early."""
+    least_pairs_of_a_round: int = LEAST_PAIRS_OF_A_ROUND
 
 
-@dataclass
-class DuetData:
-    """The pairs of one duet, and the events during it."""
-
-    slot: Slot
-    pairs: list[Pair] = field(default_factory=list)
-    lost_pairs: list[str] = field(default_factory=list)
-    restarts: int = 0
-    seconds: float = 0.0
-    stopped_because: str = ""
-
-    def log_ratios(self) -> FloatArray:
-        """Return ln(mean B / mean A) of each pair."""
-        return np.array([pair.log_ratio for pair in self.pairs])
+Clear = Callable[[DuetRounds], str]
+"""Returns why the duet may stop now, or "": asked after the planned looks only."""
+OnPair = Callable[[DuetRounds, float], None]
+"""(what there is so far, seconds so far) after each pair."""
 
 
-# (pairs so far, decision) after each pair
-OnPair = Callable[[DuetData, StopDecision], None]
-
-
-def slot_candidates(call_s: float) -> list[Slot]:
-    """Return the slot lengths for a pilot to choose from: one request up to about 100 ms."""
-    dropped = dropped_runs(call_s)
-    lengths = {max(1, round(seconds / call_s)) for seconds in SLOT_SECONDS}
-    return [Slot(runs, dropped) for runs in sorted(lengths)]
-
-
-def choose_slot(a: Side, b: Side, candidates: list[Slot], clock: Clock, chance: random.Random) -> Slot:
-    """Return the slot whose interval shrinks fastest per second; its pilot pairs are not used again."""
-    if len(candidates) == 1:
-        return candidates[0]
-
-    def cost(slot: Slot) -> float:
-        started = clock()
-        pairs = [_pair(a, b, slot, chance, number, 0, clock) for number in range(PILOT_PAIRS_PER_SLOT)]
-        logs = [pair.log_ratio for pair in pairs]
-        seconds = (clock() - started) / PILOT_PAIRS_PER_SLOT
-        # The median absolute deviation: a single stall of the host must not decide between the slots.
-        spread = float(np.median(np.abs(np.array(logs) - np.median(logs))))
-        return spread * math.sqrt(seconds)
-
-    return min(candidates, key=cost)
+def slot_for(call_s: float) -> Slot:
+    """Return the closed loop's slot: one request, or about 20 ms of shorter ones."""
+    return Slot(max(1, round(SLOT_S / call_s)), dropped_runs(call_s))
 
 
 def run_duet(
-    a: Side,
-    b: Side,
-    slot: Slot,
+    sides: Sides,
     plan: DuetPlan,
     clock: Clock,
-    on_pair: OnPair,
+    clear: Clear = lambda rounds: "",
+    on_pair: OnPair = lambda rounds, elapsed_s: None,
     halted: Callable[[], bool] = lambda: False,
-) -> DuetData:
-    """Measure pairs until the interval is narrow enough or the time is over.
+) -> DuetRounds:
+    """Measure rounds of pairs, each with new workers, until a look finds the verdict clear or the time is over.
 
-    If halted, it keeps the pairs measured so far if there are enough. The overhead is not shown while it runs, so
-    stopping early does not select a result.
+    If halted, it keeps the pairs measured so far if there are enough.
     """
-    chance = random.Random(plan.seed)
-    data = DuetData(slot)
-    started = last_restart = clock()
-    while True:
-        elapsed_s = clock() - started
-        decision = decide([data.log_ratios()], plan.rule, elapsed_s)
-        if data.pairs:
-            on_pair(data, decision)
-        enough = len(data.pairs) >= plan.rule.pilot_pairs
-        if decision.stop or (enough and halted()):
-            data.seconds, data.stopped_because = elapsed_s, decision.reason if decision.stop else INTERRUPTED
-            return data
-        if halted():
+    return _Duet(sides, plan, clock, on_pair, halted).run(clear)
+
+
+class _Duet:
+    """One run of the loop."""
+
+    def __init__(self, sides: Sides, plan: DuetPlan, clock: Clock, on_pair: OnPair, halted: Callable[[], bool]) -> None:
+        self._sides, self._plan, self._clock, self._on_pair, self._halted = sides, plan, clock, on_pair, halted
+        self._chance = random.Random(plan.seed)
+        self._started_s = clock() - plan.spent_s
+        self._restart_s = plan.spent_s
+        self._looked = 0
+        self.found = DuetRounds()
+
+    def run(self, clear: Clear) -> DuetRounds:
+        found, plan = self.found, self._plan
+        while True:
+            self._round()
+            found.rounds += 1
+            if found.rounds == 1 and plan.looks:
+                found.looks = looks_for(self._affordable_restarts())
+            found.seconds = self._elapsed_s()
+            found.stopped_because = self._reason(clear)
+            if found.stopped_because:
+                return found
+            self._restart()
+
+    def _reason(self, clear: Clear) -> str:
+        found = self.found
+        if self._stops_now():
+            return INTERRUPTED
+        planned = found.looks.at_restarts
+        if self._looked < len(planned) and found.rounds >= planned[self._looked]:
+            self._looked += 1
+            why = clear(found)
+            if why:
+                return why
+        left_s = self._plan.max_time_s - found.seconds
+        needed_s = self._restart_s + LEAST_ROUND_S
+        return "max time" if left_s < needed_s else ""
+
+    def _stops_now(self) -> bool:
+        if not self._halted():
+            return False
+        if min((len(data.pairs) for data in self.found.parts.values()), default=0) < LEAST_PAIRS_KEPT:
             raise KeyboardInterrupt
+        return True
+
+    def _round(self) -> None:
+        workloads = self._plan.workloads
+        seconds = self._round_s()
+        for number, workload in enumerate(workloads):
+            slot = self._begin(workload)
+            data = self.found.parts.setdefault(workload, DuetData(slot))
+            twin = self._sides.twin if number == 0 else None
+            if twin is not None and self.found.control is None:
+                self.found.control = DuetData(slot)
+            end_s = self._clock() + seconds / len(workloads)
+            fewest = len(data.pairs) + self._plan.least_pairs_of_a_round
+            while self._clock() < end_s or len(data.pairs) < fewest:
+                if self._halted() or (self._overtime() and len(data.pairs) >= LEAST_PAIRS):
+                    break
+                self._measure(data, twin)
+
+    def _measure(self, data: DuetData, twin: Side | None) -> None:
+        found, a, b = self.found, self._sides.a, self._sides.b
+        control = found.control if twin is not None else None
         try:
-            if clock() - last_restart >= plan.restart_every_s:
-                _restart(a, b, data)
-                last_restart = clock()
-            data.pairs.append(_pair(a, b, slot, chance, len(data.pairs), data.restarts, clock))
+            data.pairs.append(self._pair(a, b, data.slot, len(data.pairs)))
+            if twin is not None and control is not None and len(data.pairs) % PAIRS_PER_CONTROL == 0:
+                control.pairs.append(self._pair(a, twin, data.slot, len(control.pairs)))
         except CellError as error:
-            # Half a pair is useless. Both sides are restarted, so that both are equally fresh.
-            data.lost_pairs.append(error.what)
-            if len(data.lost_pairs) > MAX_LOST_PAIRS:
-                raise
-            _restart(a, b, data)
-            last_restart = clock()
+            # Half a pair is useless. All workers are replaced, so that all are equally fresh.
+            self._lost(error)
+            self._restart()
+            self._begin(next(name for name, each in found.parts.items() if each is data))
+            found.rounds += 1
+        self._on_pair(found, self._elapsed_s())
+
+    def _begin(self, workload: str) -> Slot:
+        while True:
+            try:
+                return self._sides.begin(workload)
+            except CellError as error:
+                self._lost(error)
+                self._restart()
+
+    def _restart(self) -> None:
+        begun = self._clock()
+        while True:
+            try:
+                self._sides.restart()
+                break
+            except CellError as error:
+                self._lost(error)
+        self._restart_s = self._clock() - begun
+
+    def _lost(self, error: CellError) -> None:
+        self.found.lost_pairs.append(error.what)
+        if len(self.found.lost_pairs) > MAX_LOST_PAIRS:
+            raise error
+
+    def _pair(self, a: Side, b: Side, slot: Slot, number: int) -> Pair:
+        b_first = self._chance.random() < 0.5
+        time_s = self._clock()
+        if b_first:
+            second, first = b.run_slot(slot, number), a.run_slot(slot, number)
+        else:
+            first, second = a.run_slot(slot, number), b.run_slot(slot, number)
+        return Pair(
+            first.latency_ns,
+            second.latency_ns,
+            b_first,
+            time_s,
+            self.found.rounds,
+            first.run_wait_ns,
+            second.run_wait_ns,
+        )
+
+    def _elapsed_s(self) -> float:
+        return self._clock() - self._started_s
+
+    def _overtime(self) -> bool:
+        return self._elapsed_s() >= self._plan.max_time_s
+
+    def _round_s(self) -> float:
+        """Return how long the next round's pairs last."""
+        return round_s(self.found.rounds, self._elapsed_s(), self._plan.max_time_s, self._restart_s)
+
+    def _affordable_restarts(self) -> int:
+        """Return how many rounds the time allows, at the pace of the first."""
+        elapsed_s, rounds = self._elapsed_s(), 1
+        while elapsed_s < self._plan.max_time_s and rounds < LOOKS[-1]:
+            elapsed_s += self._restart_s + round_s(rounds, elapsed_s, self._plan.max_time_s, self._restart_s)
+            rounds += 1
+        return rounds
 
 
-def _restart(a: Side, b: Side, data: DuetData) -> None:
-    a.restart()
-    b.restart()
-    data.restarts += 1
-
-
-def _pair(a: Side, b: Side, slot: Slot, chance: random.Random, number: int, restart: int, clock: Clock) -> Pair:
-    b_first = chance.random() < 0.5
-    time_s = clock()
-    if b_first:
-        b_ns, a_ns = b.run_slot(slot, number), a.run_slot(slot, number)
-    else:
-        a_ns, b_ns = a.run_slot(slot, number), b.run_slot(slot, number)
-    return Pair(a_ns, b_ns, b_first, time_s, restart)
+def round_s(rounds: int, elapsed_s: float, max_time_s: float, restart_s: float) -> float:
+    """Return the seconds of pairs in the next round: short enough for the restarts that a verdict needs."""
+    wanted_s = max(ROUND_PER_RESTART * restart_s, ROUND_SHARE_OF_DUET * elapsed_s, LEAST_ROUND_S)
+    missing = LEAST_RESTARTS + 1 - rounds
+    fair_s = (max_time_s - elapsed_s) / missing - restart_s if missing > 0 else max_time_s - elapsed_s
+    return max(LEAST_ROUND_S, min(wanted_s, fair_s, MOST_ROUND_S))

@@ -20,7 +20,8 @@ class DuetRequest:
     scenario: str
     batch: int
     budgets: dict[str, Budget]
-    width_percent: float
+    width_percent: float | None
+    """Stop at this half-width of the intervals that decide; None: stop when the verdict is clear."""
     max_time_s: float
     control: bool = True
     seed: int = 7

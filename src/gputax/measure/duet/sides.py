@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from gputax.environments.described import Described
 from gputax.environments.evidence import Evidence
-from gputax.errors import ResultsError
-from gputax.measure.duet.pairs import Slot
+from gputax.errors import ResultsError, WorkerError
+from gputax.measure.duet.pairs import Half, Slot
 from gputax.measure.session import WorkerSession
 from gputax.measure.sizing import Pilot
 from gputax.measure.summary import latencies_ns
+from gputax.measure.threads import in_parallel
 from gputax.measure.view import SilentView
 from gputax.places import Places, environment_named
 from gputax.plan.cells import Setup
@@ -36,7 +37,10 @@ from gputax.worker.probes.disturbance import (
 )
 
 CLOSED_LOOPS = ("single-stream", "multi-stream", "saturate")
+# A model's caches and clocks need a second to settle; an operation of microseconds needs a tenth of that. A new worker
+# of a known speed only has to be warm.
 PILOT_S, MICRO_PILOT_S = 1.0, 0.1
+WARM_S, MICRO_WARM_S = 0.3, 0.02
 FloatArray = npt.NDArray[np.float64]
 # For LoadGen slots: the load of one slot, by its seed.
 LoadForSeed = Callable[[int], Load]
@@ -66,9 +70,16 @@ class WorkerSide:
         self._evidence = Evidence()
         self._others_percent: list[float] = []
         self._beyond: list[list[Notice]] = []
+        self._pilots: dict[str, Pilot] = {}
+        self._loaded = ""
         self.load_for: LoadForSeed | None = None
-        self._session = self._started()
-        self.pilot = self._piloted()
+        self._worker: WorkerSession | None = None
+
+    @property
+    def _session(self) -> WorkerSession:
+        if self._worker is None:
+            raise WorkerError("this side has no worker", where=f"side {self.spec.label}")
+        return self._worker
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -111,51 +122,103 @@ class WorkerSide:
                 next_step="nothing was kept: without evidence for the layer there is no result",
             )
 
-    def take(self, workload: str) -> None:
-        """Load another operation into the same worker and warm it up."""
-        setup = dataclasses.replace(self.spec.setup, workload=workload)
-        self.spec = dataclasses.replace(self.spec, setup=setup)
-        self._session.prepare(setup)
-        self.pilot = self._piloted()
+    def start(self) -> None:
+        """Start a worker: where a process lands in memory and on cores varies between starts."""
+        self._worker = WorkerSession(self._environment, self.spec.setup, SilentView(), self._stall_timeout_s)
+        self._loaded = self.spec.setup.workload
+
+    def begin(self, workload: str) -> Pilot:
+        """Load a workload unless it is loaded, and warm it up; returns the speed that was seen the first time."""
+        if workload != self._loaded:
+            self._session.prepare(dataclasses.replace(self.spec.setup, workload=workload))
+            self._loaded = workload
+        first_s, again_s = (MICRO_PILOT_S, MICRO_WARM_S) if is_micro(workload) else (PILOT_S, WARM_S)
+        seconds = again_s if workload in self._pilots else first_s
+        pilot = self._session.pilot(self._batch, seconds)
+        observed = self._session.pilot_observation
+        # The kernel counts CPU time in steps of 10 ms: two of them say nothing about the machine.
+        if observed is not None and seconds >= MICRO_PILOT_S:
+            busy = (each.value for each in observed.notices if each.code == BUSY_NEIGHBOURS)
+            self._others_percent.append(next(busy, None) or 0.0)
+            expected = (BUSY_NEIGHBOURS,) if self._behind_proxy else ()
+            self._beyond.append(beyond(observed.telemetry, PAIR_LIMITS, expected))
+        return self._pilots.setdefault(workload, pilot)
 
     def single_pilot(self) -> Pilot:
         """Warm up with single requests, for the server's bound."""
         return self._session.pilot(1)
 
-    def run_slot(self, slot: Slot, seed: int) -> FloatArray:
+    def run_slot(self, slot: Slot, seed: int) -> Half:
         """Run one half of a pair."""
         if self.load_for is not None:
             observation = self._session.apply(self.load_for(seed))
             if self._scenario == "offline":
                 columns = observation.columns
                 span_ns = float(columns["end_ns"].max() - columns["start_ns"].min())
-                return np.array([span_ns / columns["samples"].sum()])  # ns per sample: the inverse of throughput
-            return latencies_ns(self._scenario, observation.columns).astype(np.float64)
+                return Half(np.array([span_ns / columns["samples"].sum()]))  # ns per sample: one over the throughput
+            return Half(latencies_ns(self._scenario, observation.columns).astype(np.float64))
         runs = slot.dropped + slot.runs
-        return self._session.slot(self._batch, runs, seed * runs, slot.dropped).durations_ns.astype(np.float64)
+        measured = self._session.slot(self._batch, runs, seed * runs, slot.dropped)
+        return Half(measured.durations_ns.astype(np.float64), measured.run_wait_ns)
 
-    def restart(self) -> None:
-        """Replace the worker: the placement of a process in memory and on cores varies between starts."""
-        if self._session.usable:
+    def leave(self) -> None:
+        """Collect the evidence of a worker that is about to be replaced, and stop it."""
+        if self._worker is not None and self._worker.usable:
             self.prove()
         self.end()
-        self._session = self._started()
-        self._piloted()
 
     def end(self) -> None:
-        """Stop the worker."""
-        self._session.end()
+        """Stop the worker, if there is one."""
+        if self._worker is not None:
+            self._worker.end()
 
-    def _piloted(self) -> Pilot:
-        # A model's caches and clocks need a second to settle; an operation of microseconds needs a tenth of that.
-        pilot = self._session.pilot(self._batch, MICRO_PILOT_S if is_micro(self.spec.setup.workload) else PILOT_S)
-        observed = self._session.pilot_observation
-        assert observed is not None
-        busy = (each.value for each in observed.notices if each.code == BUSY_NEIGHBOURS)
-        self._others_percent.append(next(busy, None) or 0.0)
-        expected = (BUSY_NEIGHBOURS,) if self._behind_proxy else ()
-        self._beyond.append(beyond(observed.telemetry, PAIR_LIMITS, expected))
-        return pilot
 
-    def _started(self) -> WorkerSession:
-        return WorkerSession(self._environment, self.spec.setup, SilentView(), self._stall_timeout_s)
+class WorkerSides:
+    """A, B and, for the A/A control, a twin of A; all of them are stopped, whatever happens."""
+
+    def __init__(self, a: WorkerSide, b: WorkerSide, twin: WorkerSide | None, slot_of: SlotOf) -> None:
+        self.a, self.b, self.twin = a, b, twin
+        self._slot_of = slot_of
+        self._slots: dict[str, Slot] = {}
+
+    @property
+    def all(self) -> tuple[WorkerSide, ...]:
+        """The sides that are there."""
+        return (self.a, self.b) if self.twin is None else (self.a, self.b, self.twin)
+
+    def start(self) -> None:
+        """Start all workers at once: loading is most of the time, and no pair is measured meanwhile."""
+        in_parallel([side.start for side in self.all], self.end)
+
+    def restart(self) -> None:
+        """Replace all workers."""
+        for side in self.all:
+            side.leave()
+        self.start()
+
+    def begin(self, workload: str) -> Slot:
+        """Load a workload and warm it up, one side after the other; returns its slot, which never changes."""
+        pilots = [side.begin(workload) for side in self.all]
+        if workload not in self._slots:
+            self._slots[workload] = self._slot_of(self, workload, pilots)
+        return self._slots[workload]
+
+    def prove(self) -> None:
+        """Collect the evidence of both sides; without it there is no result."""
+        self.a.prove()
+        self.b.prove()
+
+    def end(self) -> None:
+        """Stop all workers."""
+        for side in self.all:
+            side.end()
+
+    def __enter__(self) -> WorkerSides:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+SlotOf = Callable[[WorkerSides, str, list[Pilot]], Slot]
+"""Returns the slot of a workload from the pilots of A, B and perhaps the twin."""

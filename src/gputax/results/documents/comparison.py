@@ -72,6 +72,11 @@ class ComparedMetric(Document):
     paired: bool
     pairs: int | None = None
     pairs_needed: int | None = None
+    seconds_needed: float | None = Field(default=None, description="how long a duet would take to decide it")
+    restarts: int | None = Field(default=None, description="how many processes each side had")
+    bounds: tuple[float | None, float | None] | None = Field(
+        default=None, description="the one-sided bounds that were compared with the budget, in its unit"
+    )
     differences: tuple[str, ...] = Field(default=(), description="why the two are not comparable")
     claim: str = ""
     warnings: tuple[WarningRecord, ...] = ()
@@ -96,6 +101,10 @@ class Resolution(Document):
     pairs: int
     seconds: float
     contains_zero: bool
+    restarts: int | None = None
+    process_luck_percent: float | None = Field(
+        default=None, description="standard deviation between processes of the same program, beyond their pairs' noise"
+    )
 
 
 class Comparison(Document):
