@@ -116,7 +116,7 @@ def test_nothing_is_wrapped_without_a_width() -> None:
 def test_no_text_prints_a_power_of_ten() -> None:
     """`{:.3g}` of 6300 ms is 6.3e+03; `digits` never is. What remains is a p-value, below one, or rounds a number."""
     allowed = {
-        "advise/models.py", "advise/wording.py", "measure/neighbours/rows.py", "measure/share/notices.py",
+        "advise/models.py", "advise/wording.py", "measure/neighbours/record.py", "measure/share/notices.py",
         "measure/sizing.py", "plan/comparability.py", "report/duet.py", "report/exporters/data_text.py",
         "report/run.py", "results/micro_text.py", "stats/pairs.py", "stats/verdicts.py", "text.py",
         "worker/tenant/info.py",
