@@ -24,11 +24,16 @@ def empty_record(cells: tuple[Cell, ...], plan: str, timestamp: str) -> RunRecor
         complete=False,
         plan_id=plan,
         cells_planned=tuple(cell.id for cell in cells),
-        plan=tuple(cell.to_dict() for cell in cells),
+        plan=plan_of(cells),
         environment=cells[0].environment,
         device_label="nothing measured yet",
         gpu_info=GpuInfo(name="nothing measured yet"),
     )
+
+
+def plan_of(cells: tuple[Cell, ...]) -> tuple[dict[str, Any], ...]:
+    """Return the plan as it is stored, for a later run like this one."""
+    return tuple(cell.to_dict() for cell in cells)
 
 
 def described_record(record: RunRecord, described: Described, facts: dict[str, Any], evidence: Evidence) -> RunRecord:

@@ -10,7 +10,7 @@ from typing import Any
 from gputax.errors import CellError, UsageError
 from gputax.measure.experiment import Experiment
 from gputax.measure.run.cell import Measured, measure_cell
-from gputax.measure.run.documents import benchmark_document, described_record, empty_record
+from gputax.measure.run.documents import benchmark_document, described_record, empty_record, plan_of
 from gputax.measure.session import WorkerSession
 from gputax.measure.view import CellFigures, RunView
 from gputax.places import Places, environment_named
@@ -40,6 +40,7 @@ class Run:
     ) -> None:
         if len({cell.id for cell in cells}) != len(cells):
             raise UsageError("the plan names the same cell twice", next_step="list each batch and scenario once")
+        self._plan = cells
         self._cells = repetitions(cells, repeats)
         self._view = view
         self._stall_timeout_s = stall_timeout_s
@@ -67,7 +68,7 @@ class Run:
             try:
                 # A run that is continued with fewer repeats keeps those that it has.
                 planned = tuple(dict.fromkeys((*experiment.record.cells_planned, *names)))
-                experiment.update(cells_planned=planned)
+                experiment.update(cells_planned=planned, plan=plan_of(self._plan))
                 for number, each in enumerate(self._cells, start=1):
                     if each.name not in done:
                         with experiment.cell(each.name, each.cell, number):
