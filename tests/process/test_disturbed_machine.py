@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from gputax.errors import PreflightError
+from gputax.measure import quiet
 from gputax.results.documents.run import RunRecord
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
@@ -84,3 +86,12 @@ def test_a_duet_and_shared_cells_are_undecided_beside_busy_loops_unless_accepted
     accepted = gputax(*shared, "--warmup", "0.2s", "--out", "t", "--accept-disturbed", **STRICT)
     assert accepted.returncode == 0, accepted.stderr
     assert "DISTURBED" in accepted.stdout
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_far_machine_is_looked_at_by_a_worker_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet, "_is_here", lambda *_: False)
+    with pytest.raises(PreflightError) as stopped:
+        quiet.look_before(("bare",), 0.5, print, print)
+    assert stopped.value.where == "bare"
+    assert "other processes use" in stopped.value.what

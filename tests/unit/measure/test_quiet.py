@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputax.errors import PreflightError
-from gputax.measure.quiet import await_quiet
+from gputax.measure.quiet import await_quiet, look_before
 from gputax.measure.run.cell import Measured
 from gputax.measure.session import Observation
 from gputax.plan.cells import Cell, Setup
@@ -94,3 +94,9 @@ def test_a_cell_beside_others_is_disturbed_but_not_by_its_own_proxy(environment:
     unused: Any = None
     measured = Measured(Cell(Setup("resnet50"), "offline", 1, environment), observation, unused, None, 0.0, None, ())
     assert bool(measured.disturbed) is disturbed
+
+
+def test_a_far_machine_is_not_looked_at_unless_the_user_waits() -> None:
+    said: list[str] = []
+    look_before(("ssh:nowhere", "k8s"), 0.0, said.append, said.append)
+    assert said == []
