@@ -23,6 +23,7 @@ from gputax.stats.pairs import paired_estimate
 from gputax.stats.sample_size import pairs_to_clear
 from gputax.stats.stopping import Risks
 from gputax.stats.verdicts import Judgement, judge, judge_absolute
+from gputax.text import digits
 
 MAX_SERIES_POINTS = 400
 # The control is not the question: it withholds a verdict only where chance alone hardly ever would.
@@ -112,7 +113,9 @@ def _processes_differ(data: DuetData) -> list[Notice]:
     found = _by_restart(data)
     if found is None or found.p >= RESTART_P:
         return []
-    text = f"processes of one program differ: sd {found.between_sd_percent:.2g} % between {found.restarts} restarts"
+    text = (
+        f"processes of one program differ: sd {digits(found.between_sd_percent, 2)} % between {found.restarts} restarts"
+    )
     return [Notice("restarts-differ", text, found.between_sd_percent)]
 
 
@@ -215,7 +218,7 @@ def _why_withheld(question: Question, found: BlockOverhead, judgement: Judgement
     budget = judgement.budget
     in_percent = judgement.verdict == "pass" and judgement.unit == "%" and budget is not None
     if control is not None and in_percent and control.half_width_percent >= (budget or 0.0):
-        return f"the noise floor of {control.half_width_percent:.2g} % is not below the budget"
+        return f"the noise floor of {digits(control.half_width_percent, 2)} % is not below the budget"
     low, high = found.ratio.one_sided(question.risks.bound)
     by_restart = None if found.middle is None else found.ratio.shown(found.middle)
     if by_restart is not None and not low <= by_restart <= high:
