@@ -37,7 +37,7 @@ def compare_million() -> dict[str, Any]:
         seconds = time.monotonic() - started
         process.returncode = os.waitstatus_to_exitcode(status)
         process.stdout.close()
-    assert process.returncode == 0, f"3 % of 5 % must pass, not exit with {process.returncode}: {shown.decode()}"
+    assert process.returncode == 7, f"one run each is undecided, not exit code {process.returncode}: {shown.decode()}"
     return {"compare_million_s": seconds, "compare_million_peak_mb": usage.ru_maxrss / 1024}
 
 
