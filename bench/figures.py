@@ -20,8 +20,7 @@ from gputax.measure.run.cell import measure_cell
 from gputax.measure.sizing import stream_load
 from gputax.measure.summary import summarise
 from gputax.measure.view import SilentView
-from gputax.plan.cells import Cell, LoadPlan
-from gputax.plan.load import Load
+from gputax.plan.cells import Cell, Load, LoadPlan
 from gputax.results.importers.loadgen import parse_detail
 from gputax.results.reading import RUN
 from gputax.results.store import read_document

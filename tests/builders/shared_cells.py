@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from gputax.environments.bare import Bare
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.measure.share.cell import SharedMeasurement, all_columns
 from gputax.measure.share.group import Proof
 from gputax.plan.cells import Setup

@@ -16,8 +16,7 @@ from gputax.api import share_plan
 from gputax.cli import verbs
 from gputax.cli.main import main
 from gputax.environments.bare import Bare
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.kubernetes.nodes import NodeFacts
 from gputax.places import ROWS, Row, environment_named
 from gputax.plan import metrics, notices

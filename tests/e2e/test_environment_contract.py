@@ -14,9 +14,8 @@ import pytest
 from gputax.environments.connection import WorkerConnection
 from gputax.errors import WorkerError
 from gputax.places import Places, environment_named
-from gputax.plan.cells import Setup
+from gputax.plan.cells import Load, Setup
 from gputax.plan.driver import driver_choice
-from gputax.plan.load import Load
 from gputax.plan.options import EnvironmentOptions
 from gputax.worker.protocol import decode_array
 from tests.e2e.real_cluster import NAMESPACE, RealCluster, eventually

@@ -13,7 +13,7 @@ import mlperf_loadgen
 import numpy as np
 import pytest
 
-from gputax.plan.load import QSL_SEED, SCHEDULE_SEED, Load
+from gputax.plan.cells import QSL_SEED, SCHEDULE_SEED, Load
 from gputax.results.importers.loadgen import parse_detail
 from gputax.worker.engines.engine import EngineRequest
 from gputax.worker.engines.synthetic import SyntheticEngine

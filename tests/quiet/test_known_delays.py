@@ -75,7 +75,7 @@ def test_server_latency_counts_from_the_scheduled_arrival() -> None:
     service_ns, rate = 4_000_000, 75.0
     plan = LoadPlan(duration_s=0, min_samples=300, qps=rate, percentile=0.9)
     result = measured("synthetic:latency_us=4000", "server", 1, plan)
-    from gputax.plan.load import SCHEDULE_SEED
+    from gputax.plan.cells import SCHEDULE_SEED
 
     arrivals = poisson_offsets_ns(SCHEDULE_SEED, rate, result.figures.queries)
     free_at, expected = 0, []

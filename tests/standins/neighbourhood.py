@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.environments.process import ChildProcess
 from gputax.plan.cells import Setup
 from gputax.plan.techniques import Entitlement, Technique

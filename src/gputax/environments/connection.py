@@ -12,9 +12,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from gputax import __version__
-from gputax.environments.described import Described
-from gputax.environments.environment import Environment, ExplainsItsEnd
-from gputax.environments.evidence import Proven
+from gputax.environments.environment import Described, Environment, ExplainsItsEnd, Proven
 from gputax.errors import GputaxError, PreflightError, WorkerError, error_from_dict
 from gputax.worker.protocol import MAX_LINE_BYTES, PROTOCOL_VERSION, decode_message, encode_message
 

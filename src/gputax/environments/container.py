@@ -9,8 +9,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.environments.image import NATIVE_VARIABLES, driver_variables, lacks_gputax, limit_reasons, local_cpus
 from gputax.environments.process import ChildProcess
 from gputax.errors import GputaxError, PreflightError

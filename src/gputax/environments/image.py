@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from gputax.environments.described import Described
+from gputax.environments.environment import Described
 from gputax.errors import UsageError
 from gputax.kubernetes.objects import NATIVE, SOFTWARE_DIRECTORY
 from gputax.plan.driver import DriverChoice

@@ -7,8 +7,7 @@ import os
 from collections.abc import Mapping
 
 from gputax.environments.bare import Bare, BareProxy
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.environments.kubernetes import cgroup_reasons, device_ids, xen_reasons
 from gputax.environments.process import ChildProcess
 from gputax.environments.proxy import SOCKET_VARIABLE

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gputax.environments.driver import PROXY_PROGRAM, native_part
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Evidence
 from gputax.environments.process import ChildProcess, own_directory
 from gputax.errors import PreflightError, unknown_name
 from gputax.plan.environment import PROXY

@@ -6,8 +6,7 @@ import os
 import shlex
 import shutil
 
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.environments.image import lacks_gputax
 from gputax.environments.process import ChildProcess
 from gputax.errors import GputaxError, PreflightError, UsageError

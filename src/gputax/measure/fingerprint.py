@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gputax.environments.described import Described
+from gputax.environments.environment import Described
 from gputax.plan.claims import claim
 from gputax.plan.engines import parse_engine
 from gputax.plan.notices import Notice

@@ -9,14 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gputax.environments.connection import WorkerConnection
-from gputax.environments.environment import Environment
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Environment, Evidence
 from gputax.errors import WorkerError
 from gputax.measure.sizing import Pilot, pilot_load, read_pilot
 from gputax.measure.view import RunView
-from gputax.plan.cells import Setup
+from gputax.plan.cells import Load, Setup
 from gputax.plan.driver import driver_choice
-from gputax.plan.load import Load
 from gputax.plan.notices import Notice
 from gputax.worker.protocol import decode_array
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence, unproven
+from gputax.environments.environment import Described, Evidence, unproven
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice

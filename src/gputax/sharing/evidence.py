@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence, unproven
+from gputax.environments.environment import Described, Evidence, unproven
 from gputax.kubernetes.nodes import MIG_RESOURCE, STRATEGY_LABEL, NodeFacts
 from gputax.plan.driver import SOFTWARE_DEVICE_NAME
 from gputax.plan.environment import PROXY

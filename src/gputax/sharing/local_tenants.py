@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from gputax.environments.described import Described
 from gputax.environments.driver import LIBVGPU, driver_library, library_variables, native_part
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.environments.process import ChildProcess, start_local_worker
 from gputax.environments.proxy import (
     SOCKET_VARIABLE,

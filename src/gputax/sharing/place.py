@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from gputax.environments.described import Described
-from gputax.environments.environment import Environment
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Environment, Evidence
 from gputax.errors import PreflightError
 from gputax.plan.cells import Setup
 from gputax.plan.techniques import Entitlement, Technique

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputax import __version__
 from gputax.errors import CellError, EngineError, GputaxError, WorkerError
-from gputax.plan.cells import Setup
-from gputax.plan.load import Load
+from gputax.plan.cells import Load, Setup
 from gputax.plan.notices import Notice
 from gputax.worker.loads import closed_loop, loadgen
 from gputax.worker.loads.closed_loop import Observe

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from gputax.environments.connection import WorkerConnection
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.errors import EngineError, WorkerError
 
 PREAMBLE = """

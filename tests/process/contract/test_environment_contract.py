@@ -13,10 +13,9 @@ import pytest
 from gputax.environments.connection import WorkerConnection
 from gputax.errors import UsageError
 from gputax.places import LOCAL_ENVIRONMENTS, environment_named, local_environment
-from gputax.plan.cells import Setup
+from gputax.plan.cells import Load, Setup
 from gputax.plan.driver import DriverChoice, driver_choice
 from gputax.plan.environment import EnvironmentName
-from gputax.plan.load import Load
 from gputax.worker.protocol import decode_array
 
 SOFTWARE = DriverChoice("software")

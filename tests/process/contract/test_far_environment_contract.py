@@ -17,8 +17,7 @@ import pytest
 from gputax.environments.connection import WorkerConnection
 from gputax.errors import PreflightError
 from gputax.places import Places, environment_named
-from gputax.plan.cells import Setup
-from gputax.plan.load import Load
+from gputax.plan.cells import Load, Setup
 from gputax.plan.options import EnvironmentOptions
 from gputax.worker.probes.limits import cpu_allowance
 from gputax.worker.protocol import decode_array

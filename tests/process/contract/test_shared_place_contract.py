@@ -13,8 +13,7 @@ import pytest
 from gputax.measure.share.group import TenantGroup
 from gputax.measure.view import SilentView
 from gputax.places import shared_place
-from gputax.plan.cells import Setup
-from gputax.plan.load import Load
+from gputax.plan.cells import Load, Setup
 from gputax.plan.options import EnvironmentOptions
 from gputax.plan.techniques import TECHNIQUES
 from gputax.sharing.bare import BareShared

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from gputax.plan.cells import Setup
-from gputax.plan.load import Load
+from gputax.plan.cells import Load, Setup
 from gputax.worker.protocol import PROTOCOL_VERSION, decode_array
 
 SYNTHETIC = Setup("resnet50", engine="synthetic:latency_us=500", sample_count=8, max_batch=4)

@@ -15,8 +15,7 @@ from gputax.environments.connection import WorkerConnection
 from gputax.errors import PreflightError, WorkerError
 from gputax.measure.share.group import TenantGroup
 from gputax.measure.view import SilentView
-from gputax.plan.cells import Setup
-from gputax.plan.load import Load
+from gputax.plan.cells import Load, Setup
 from gputax.plan.techniques import Entitlement
 from gputax.sharing.place import Tenant
 

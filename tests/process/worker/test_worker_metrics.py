@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gputax.plan.cells import Setup
-from gputax.plan.load import Load
+from gputax.plan.cells import Load, Setup
 from gputax.worker.protocol import decode_array
 
 SETUP = Setup("resnet50", engine="synthetic:latency_us=2000", sample_count=4, max_batch=4).to_dict()

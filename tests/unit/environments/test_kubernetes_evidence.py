@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gputax.environments.described import Described
+from gputax.environments.environment import Described
 from gputax.environments.image import limit_reasons
 from gputax.environments.inside import Inside, inside_reasons
 from gputax.environments.kubernetes import pod_facts, pod_reasons, xen_reasons

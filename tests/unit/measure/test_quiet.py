@@ -11,8 +11,7 @@ from gputax.errors import PreflightError
 from gputax.measure.quiet import await_quiet, look_before
 from gputax.measure.run.cell import Measured
 from gputax.measure.session import Observation
-from gputax.plan.cells import Cell, Setup
-from gputax.plan.load import Load
+from gputax.plan.cells import Cell, Load, Setup
 from gputax.worker.probes.facts import Look, Process
 
 QUIET = Look(1.0, 2, 0.5, 3.0)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.errors import UsageError
 from gputax.places import shared_place
 from gputax.plan.cells import Setup

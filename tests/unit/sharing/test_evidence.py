@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.kubernetes.nodes import NodeFacts
 from gputax.sharing.evidence import proxy_group_evidence, technique_evidence
 from gputax.sharing.flavours import offer_for

@@ -13,10 +13,8 @@ from gputax.measure.duet.judgement import judged_rows, resolution
 from gputax.measure.duet.pairs import Clock, DuetPlan, DuetRounds, OnPair, Slot, run_duet, slot_for
 from gputax.measure.duet.request import LOADGEN_SLOT_S, DuetRequest
 from gputax.measure.duet.sides import CLOSED_LOOPS, SideSpec, WorkerSide, WorkerSides
-from gputax.measure.experiment import left_in_order, open_new
-from gputax.measure.orderly_stop import orderly_stop
-from gputax.measure.rates import FIRST_SHARE
-from gputax.measure.sizing import Pilot, server_bound, server_load, stream_load
+from gputax.measure.experiment import left_in_order, open_new, orderly_stop
+from gputax.measure.sizing import FIRST_SHARE, Pilot, server_bound, server_load, stream_load
 from gputax.places import Places
 from gputax.plan.cells import Cell, LoadPlan
 from gputax.plan.comparability import Purpose, blocking_differences, conditions_of_facts

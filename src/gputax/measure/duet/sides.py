@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.errors import ResultsError, WorkerError
 from gputax.measure.duet.pairs import Half, Slot
 from gputax.measure.session import WorkerSession
@@ -21,10 +20,9 @@ from gputax.measure.summary import latencies_ns
 from gputax.measure.threads import in_parallel
 from gputax.measure.view import SilentView
 from gputax.places import Places, environment_named
-from gputax.plan.cells import Setup
+from gputax.plan.cells import Load, Setup
 from gputax.plan.driver import driver_choice
 from gputax.plan.environment import PROXY, EnvironmentName
-from gputax.plan.load import Load
 from gputax.plan.micro import is_micro
 from gputax.plan.notices import Notice
 from gputax.plan.options import EnvironmentOptions

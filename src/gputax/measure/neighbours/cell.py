@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.errors import CellError
 from gputax.measure.neighbours.slots import VictimSlot, counted_slot, no_run_counts, slot_order
 from gputax.measure.neighbours.workers import (
@@ -26,7 +25,7 @@ from gputax.measure.session import Observation, WorkerSession
 from gputax.measure.sizing import Pilot
 from gputax.measure.threads import in_parallel
 from gputax.measure.view import RunView
-from gputax.plan.load import Load
+from gputax.plan.cells import Load
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import AggressorKind, SharePlan, Technique
 from gputax.sharing.place import SharedPlace, Tenant

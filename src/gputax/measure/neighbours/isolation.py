@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gputax.environments.connection import WorkerConnection
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Evidence
 from gputax.errors import CellError, WorkerError
 from gputax.measure.neighbours.cell import parts_of
 from gputax.measure.neighbours.workers import CrashOutcome, proven

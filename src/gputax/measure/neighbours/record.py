@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gputax import __version__
-from gputax.environments.described import Described
+from gputax.environments.environment import Described
 from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of
 from gputax.measure.neighbours.cell import CellResult
 from gputax.measure.neighbours.slots import ORDER, NeighbourPair

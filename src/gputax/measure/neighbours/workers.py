@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputax.environments.connection import WorkerConnection
-from gputax.environments.evidence import Proven
+from gputax.environments.environment import Proven
 from gputax.errors import CellError, GputaxError, PreflightError, WorkerError
 from gputax.measure.session import PREPARE_STALL_S, STALL_FLOOR_S, WorkerSession
 from gputax.measure.view import SilentView
-from gputax.plan.load import Load
+from gputax.plan.cells import Load
 from gputax.plan.techniques import aggressor_setup, family_of
 from gputax.sharing.place import Tenant
 from gputax.worker.protocol import decode_array

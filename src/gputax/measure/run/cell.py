@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from gputax.environments.evidence import Evidence
-from gputax.measure import rates
+from gputax.environments.environment import Evidence
+from gputax.measure import sizing
 from gputax.measure.session import Observation, WorkerSession
 from gputax.measure.sizing import (
     FEWEST_QUERIES,
@@ -121,8 +121,8 @@ def _measure_server(session: WorkerSession, cell: Cell, pilot: Pilot, view: RunV
         too_fast = measured.log is not None and not measured.log.values.get("early_stopping_met", True)
         if cell.load.qps or measured.valid or not too_fast or attempt == MAIN_TRIES - 1:
             break
-        view.phase(f"{digits(rate, 4)}/s was too fast for the bound; trying {digits(rate * rates.STEP_DOWN, 4)}/s")
-        rate *= rates.STEP_DOWN
+        view.phase(f"{digits(rate, 4)}/s was too fast for the bound; trying {digits(rate * sizing.STEP_DOWN, 4)}/s")
+        rate *= sizing.STEP_DOWN
     lost = [each for each in attempts if each.kind == "measurement" and not each.held and each.rate_per_s != rate]
     if lost:
         tried = ", ".join(f"{digits(each.rate_per_s, 4)}/s ({100 * each.over_bound_share:.0f} % late)" for each in lost)
@@ -149,13 +149,13 @@ def _search_rate(
         return held
 
     if plan.find_peak:
-        search = rates.find_peak(capacity_per_s, probe)
+        search = sizing.find_peak(capacity_per_s, probe)
         failing = digits(search.first_failing_per_s or 0.0, 4)
         return search.rate_per_s, f"peak: {digits(search.rate_per_s, 4)}/s held, {failing}/s did not"
-    rate = rates.FIRST_SHARE * capacity_per_s
+    rate = sizing.FIRST_SHARE * capacity_per_s
     measurement_s = query_count(plan, rate, _fewest(cell)) / rate
     if measurement_s >= PROBE_WORTH * max(PROBE_S, FEWEST_QUERIES / rate):
-        rate = rates.find_rate(capacity_per_s, probe).rate_per_s
+        rate = sizing.find_rate(capacity_per_s, probe).rate_per_s
     return rate, f"chosen by gputax from the pilot's {digits(capacity_per_s, 4)} samples/s; it is not the capacity"
 
 

@@ -6,8 +6,7 @@ import dataclasses
 from typing import Any
 
 from gputax import __version__
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of, notices_of
 from gputax.measure.run.cell import Measured
 from gputax.plan.cells import Cell, repetition_name

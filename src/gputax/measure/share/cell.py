@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Evidence
 from gputax.errors import CellError, ResultsError
 from gputax.measure.share.group import Proof, Released, TenantGroup
 from gputax.measure.share.notices import cell_disturbed, cell_notices, stretched_text
 from gputax.measure.view import RunView
-from gputax.plan.load import Load
+from gputax.plan.cells import Load
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
 from gputax.plan.workloads import workload_facts

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from gputax.environments.described import Described
-from gputax.environments.environment import Environment, WorkerProcess
-from gputax.environments.evidence import Evidence, Proven
+from gputax.environments.environment import Described, Environment, Evidence, Proven, WorkerProcess
 from gputax.errors import CellError, PreflightError
 from gputax.measure.session import FIRST_RUN_STALL_S, Observation, WorkerSession
 from gputax.measure.threads import in_parallel
 from gputax.measure.view import RunView, SilentView
+from gputax.plan.cells import Load
 from gputax.plan.driver import driver_choice
-from gputax.plan.load import Load
 from gputax.sharing.place import Tenant
 
 T = TypeVar("T")

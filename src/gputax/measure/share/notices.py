@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gputax.environments.evidence import Evidence, unproven
+from gputax.environments.environment import Evidence, unproven
 from gputax.measure.share.group import Proof, Released
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan

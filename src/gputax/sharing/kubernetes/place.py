@@ -9,8 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.environments.kubernetes import Kubernetes, KubernetesProxy
 from gputax.errors import GputaxError, PreflightError, UsageError
 from gputax.kubernetes.nodes import NodeFacts

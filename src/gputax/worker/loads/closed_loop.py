@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from gputax.plan.load import Load
+from gputax.plan.cells import Load
 from gputax.worker.engines.engine import Engine
 from gputax.worker.loads.recording import Recording, quiet_interpreter
 from gputax.worker.samples import SampleArea

@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gputax.errors import CellError, PreflightError
-from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY
-from gputax.plan.load import QSL_SEED, SAMPLE_INDEX_SEED, SCHEDULE_SEED, Load
+from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY, QSL_SEED, SAMPLE_INDEX_SEED, SCHEDULE_SEED, Load
 from gputax.plan.notices import Notice
 from gputax.worker.engines.engine import Engine
 from gputax.worker.loads import sut

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from gputax.plan.load import Load
+from gputax.plan.cells import Load
 from gputax.worker.engines.engine import Engine
 from gputax.worker.loads.recording import Recording
 from gputax.worker.samples import SampleArea

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Evidence
 from gputax.measure.neighbours.isolation import judged_crash, judged_foreign_memory, judged_quota, quota_of
 from gputax.measure.neighbours.workers import CrashOutcome, life_ms, together
 from gputax.plan.techniques import TECHNIQUES

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from gputax.environments.bare import Bare
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.errors import CellError
 from gputax.measure.session import Observation
 from gputax.measure.share.cell import (
@@ -23,8 +22,7 @@ from gputax.measure.share.cell import (
     load_seconds,
 )
 from gputax.measure.share.group import Proof, Released
-from gputax.plan.cells import Setup
-from gputax.plan.load import Load
+from gputax.plan.cells import Load, Setup
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import Entitlement, ShareCell, SharePlan
 from gputax.plan.workloads import workload_facts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Evidence
 from gputax.measure.share.cell import load_seconds
 from gputax.measure.share.documents import (
     described_sharing,

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from gputax.environments.described import Described
-from gputax.environments.evidence import Evidence
+from gputax.environments.environment import Described, Evidence
 from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, UsageError, WorkerError
 from gputax.measure.share import execution as share
 from gputax.measure.share.cell import SharedMeasurement

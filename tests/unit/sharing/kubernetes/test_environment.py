@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputax.environments.described import Described
+from gputax.environments.environment import Described
 from gputax.errors import PreflightError, UsageError
 from gputax.places import Places, environment_named
 from gputax.plan.options import EnvironmentOptions

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputax.environments.described import Described
+from gputax.environments.environment import Described
 from gputax.environments.kubernetes import Kubernetes
 from gputax.errors import Interrupted, PreflightError, UsageError
 from gputax.kubernetes.objects import pod

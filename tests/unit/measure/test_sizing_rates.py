@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gputax.errors import CellError
-from gputax.measure.rates import PEAK_PRECISION, find_peak, find_rate
+from gputax.measure.sizing import PEAK_PRECISION, find_peak, find_rate
 
 
 def test_find_rate_takes_the_first_share_that_holds() -> None:

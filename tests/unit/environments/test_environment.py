@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputax.environments.evidence import Evidence, unproven
+from gputax.environments.environment import Evidence, unproven
 
 
 def test_a_layer_without_a_reason_against_it_was_active() -> None:
