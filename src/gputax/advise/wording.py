@@ -10,6 +10,7 @@ from gputax.advise.models import Fitted, HeldOut
 from gputax.advise.ratios import RATE
 from gputax.advise.rows import Figure, Row, throughput_factor
 from gputax.plan.notices import Notice
+from gputax.text import digits
 
 # Throughputs that differ by less than this count as equal.
 SAME_THROUGHPUT = 1.01
@@ -244,7 +245,8 @@ def notes(advice: Advice) -> list[str]:
         factor = throughput_factor(each.model)
         if abs(factor - 1.0) > FACTOR_NOTED:
             lines.append(
-                f"{each.model.technique.title}: throughput is {factor:.3g} x tenants / mean latency, as measured "
+                f"{each.model.technique.title}: throughput is {digits(factor, 3)} x tenants / mean latency, "
+                "as measured "
                 "(batch size, and the time between inferences)."
             )
         lines += [room] if (room := no_room(each)) else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gputax.plan.micro import OPERATIONS, is_micro
 from gputax.results.documents.run import Benchmark, RunRecord
+from gputax.text import digits
 
 FILE_NAME = "micro_results.txt"
 HEADINGS = ("operation", "ops/sec", "mean us", "p50 us", "p90 us", "p99 us", "GB/s", "runs")
@@ -43,7 +44,8 @@ def _key_metrics(valid: dict[str, Benchmark]) -> list[str]:
             *(f"- {name} Latency: {value:.6f} ms" for name, value in percentiles if value is not None),
         ]
     copies = [(valid.get(f"micro:{kind}-100MB"), short) for kind, short in (("copy-in", "H2D"), ("copy-out", "D2H"))]
-    known = [f"{each.bandwidth_gb_per_s:.4g} GB/s ({short})" for each, short in copies if each is not None]
+    rates = [(each.bandwidth_gb_per_s, short) for each, short in copies if each is not None]
+    known = [f"{digits(rate, 4)} GB/s ({short})" for rate, short in rates if rate is not None]
     lines += [f"- Memory Bandwidth: {', '.join(known)}"] if known else []
     title = f"Key Metrics (one op is {OPERATIONS['micro:operation'].title}; bandwidth of 100 MB)"
     return [title, *lines, ""] if lines else []

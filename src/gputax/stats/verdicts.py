@@ -117,7 +117,7 @@ def _judgement(claim: Claim, alpha: float, cells: int, fail_alpha: float | None 
     lower, upper = _bounds(claim, alpha, fail_alpha)
     unit, budget = claim.estimate.unit, claim.budget
     used = fail_alpha if verdict == "fail" and fail_alpha is not None else alpha
-    risk = f"one-sided {100.0 * (1.0 - used):.4g} %" + (f", {cells} judged together" if cells > 1 else "")
+    risk = f"one-sided {digits(100.0 * (1.0 - used), 4)} %" + (f", {cells} judged together" if cells > 1 else "")
     needed = None
     if verdict == "pass":
         reason = f"upper bound {digits(upper, 3)} {unit} is below the budget of {budget:g} {unit} ({risk})"

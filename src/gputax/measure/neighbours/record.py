@@ -24,6 +24,7 @@ from gputax.results.documents.sharing import Interval, IsolationRow, NeighbourRo
 from gputax.stats.levels import restart_estimate
 from gputax.stats.pairs import paired_estimate
 from gputax.stats.tails import refusal, tail_estimate
+from gputax.text import digits
 
 # Significance level for restarts that differ by more than chance: once in a hundred experiments.
 RESTART_P = 0.01
@@ -81,7 +82,8 @@ def _slowdown(
         if by_restart.p < RESTART_P:
             text = (
                 "the slowdown differs from one restart of the workers to the next "
-                f"(sd {by_restart.between_sd_percent:.2g} % between {by_restart.restarts}): restarts are the replicates"
+                f"(sd {digits(by_restart.between_sd_percent, 2)} % between {by_restart.restarts}): "
+                "restarts are the replicates"
             )
             figure = SharedFigure(value=by_restart.overhead_percent, ci95=_interval(by_restart.ci95_percent))
             return figure, (*estimate.notices, text)
