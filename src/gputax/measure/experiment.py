@@ -1,4 +1,4 @@
-"""The life cycle of an experiment: open or resume, save cell by cell, survive interrupts, clean up."""
+"""The life cycle of an experiment: open or resume, skip what cannot be, save cell by cell, survive interrupts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from gputax.errors import CellError, GputaxError, Interrupted, PreflightError, U
 from gputax.measure.view import RunView
 from gputax.plan.cells import Cell
 from gputax.plan.comparability import blocking_differences, conditions_of_fingerprint
-from gputax.results.documents.base import Failure
+from gputax.plan.notices import Notice
+from gputax.plan.techniques import TECHNIQUES, SharePlan
+from gputax.results.documents.base import Failure, WarningRecord, with_notices
 from gputax.results.reading import RUN, SHARING, AnyDocument, DocumentKind, Resumable
 from gputax.results.store import ResultDirectory, now_text
+from gputax.sharing.place import KnowsAhead, SharedPlace
 
 # Enough to recognise a different machine; everything else follows from these.
 MOST_CHANGES_SHOWN = 4
@@ -240,3 +243,46 @@ def orderly_stop(after: str) -> Iterator[Halted]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+TECHNIQUE_SKIPPED = "technique-left-out"
+
+
+class SkippedTechniques:
+    """The skipped techniques and the reasons; a technique that was named is refused instead."""
+
+    def __init__(self, plan: SharePlan, view: RunView, *, named: bool) -> None:
+        self._plan, self._view, self._named = plan, view, named
+        self._why: dict[str, PreflightError] = {}
+
+    def __contains__(self, technique: str) -> bool:
+        return technique in self._why
+
+    @property
+    def remaining(self) -> tuple[str, ...]:
+        """The techniques to measure."""
+        return tuple(name for name in self._plan.techniques if name not in self._why)
+
+    def add(self, technique: str, error: PreflightError) -> None:
+        """Skip it, or raise if it was named or no other technique remains."""
+        if self._named or self.remaining == (technique,):
+            raise error
+        self._why[technique] = error
+        self._view.phase(self._text(technique))
+
+    def ask(self, place: SharedPlace) -> None:
+        """Check with the place up front which techniques are impossible."""
+        if isinstance(place, KnowsAhead):
+            for name in self._plan.techniques:
+                error = place.impossible(TECHNIQUES[name], self._plan.setup)
+                if error is not None:
+                    self.add(name, error)
+
+    def warnings(self, before: tuple[WarningRecord, ...]) -> tuple[WarningRecord, ...]:
+        """Return a record's warnings, with those of an earlier start replaced by this one's."""
+        kept = tuple(each for each in before if each.code != TECHNIQUE_SKIPPED)
+        return with_notices(kept, [Notice(TECHNIQUE_SKIPPED, self._text(name)) for name in self._why])
+
+    def _text(self, technique: str) -> str:
+        error = self._why[technique]
+        return f"{technique} was skipped: {error.what}. Next: {error.next_step}"

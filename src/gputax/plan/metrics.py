@@ -9,7 +9,6 @@ from typing import Literal
 from gputax.plan.micro import MICRO
 
 Loss = Literal["time", "throughput"]
-LOSS_FORMULAS: dict[Loss, str] = {"time": "new/old - 1", "throughput": "throughput lost, 1 - new/old"}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Literal, Protocol
 Unit = Literal["%", "ms"]
 UNBOUNDED_PERCENT = (-100.0, math.inf)
 """The interval of an unknown positive ratio."""
-UNBOUNDED_LOST_PERCENT = (-math.inf, 100.0)
 """The interval of an unknown loss of throughput."""
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from gputax.errors import UsageError
 from gputax.stats.estimates import Estimate, Unit, log_of_percent
 from gputax.stats.pairs import PairedEstimate
-from gputax.stats.sample_size import pairs_to_clear
+from gputax.stats.stopping import pairs_to_clear
 from gputax.text import digits
 
 Verdict = Literal["pass", "fail", "inconclusive", "not comparable"]

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from gputax.errors import UsageError
 from gputax.stats.estimates import Unit
 from gputax.stats.pairs import PairedEstimate, paired_estimate
-from gputax.stats.sample_size import pairs_for_half_width, pairs_to_clear
+from gputax.stats.stopping import pairs_for_half_width, pairs_to_clear
 from gputax.stats.verdicts import (
     Claim,
     Verdict,

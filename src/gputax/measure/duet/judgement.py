@@ -20,8 +20,7 @@ from gputax.stats.estimates import log_of_lost_percent, log_of_percent, lost_per
 from gputax.stats.levels import RestartEstimate, restart_estimate
 from gputax.stats.overheads import LEAST_RESTARTS, BlockOverhead, Blocks, mean_overhead, percentile_overhead, refusal
 from gputax.stats.pairs import paired_estimate
-from gputax.stats.sample_size import pairs_to_clear
-from gputax.stats.stopping import Risks
+from gputax.stats.stopping import Risks, pairs_to_clear
 from gputax.stats.verdicts import Judgement, judge, judge_absolute
 from gputax.text import digits
 

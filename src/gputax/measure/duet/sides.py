@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gputax.environments.environment import Described, Evidence
 from gputax.errors import ResultsError, WorkerError
@@ -39,7 +38,6 @@ CLOSED_LOOPS = ("single-stream", "multi-stream", "saturate")
 # of a known speed only has to be warm.
 PILOT_S, MICRO_PILOT_S = 1.0, 0.1
 WARM_S, MICRO_WARM_S = 0.3, 0.02
-FloatArray = npt.NDArray[np.float64]
 # For LoadGen slots: the load of one slot, by its seed.
 LoadForSeed = Callable[[int], Load]
 

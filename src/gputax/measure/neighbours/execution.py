@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from gputax.errors import CellError, PreflightError
-from gputax.measure.experiment import Experiment
+from gputax.measure.experiment import Experiment, SkippedTechniques
 from gputax.measure.neighbours.cell import measure_beside, parts_of
 from gputax.measure.neighbours.isolation import judged_crash, try_isolation
 from gputax.measure.neighbours.record import (
@@ -23,7 +23,6 @@ from gputax.measure.neighbours.record import (
     two_tenants,
 )
 from gputax.measure.neighbours.slots import pairs_of, sample_columns
-from gputax.measure.skipped import SkippedTechniques
 from gputax.measure.view import RunView
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, AggressorKind, SharePlan, Technique, checked_kinds, checked_victim

@@ -8,7 +8,7 @@ from typing import Any
 
 from gputax.environments.connection import LAST_OUTPUT
 from gputax.errors import CellError, GputaxError, PreflightError, UsageError
-from gputax.measure.experiment import Experiment
+from gputax.measure.experiment import Experiment, SkippedTechniques
 from gputax.measure.share.cell import SharedMeasurement, measure_shared_cell
 from gputax.measure.share.documents import (
     described_sharing,
@@ -19,7 +19,6 @@ from gputax.measure.share.documents import (
     shown_cell,
     shown_figures,
 )
-from gputax.measure.skipped import SkippedTechniques
 from gputax.measure.view import RunView
 from gputax.plan.notices import Notice
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
