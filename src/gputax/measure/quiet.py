@@ -29,10 +29,12 @@ def look_before(
 
     A machine that is reached by ssh or a cluster is asked only if the user waits: it takes a worker of its own there.
     """
-    for name in dict.fromkeys(environments):
-        if _is_here(name, options):
-            await_quiet(look, wait_s, say, show)
-        elif wait_s:
+    names = tuple(dict.fromkeys(environments))
+    far = [name for name in names if not _is_here(name, options)]
+    if len(far) < len(names):
+        await_quiet(look, wait_s, say, show)
+    for name in far:
+        if wait_s:
             with _worker_there(name, options or EnvironmentOptions(), say) as look_there:
                 await_quiet(look_there, wait_s, say, show, f"{name}: ")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gputax.errors import PreflightError
+from gputax.measure import quiet
 from gputax.measure.quiet import await_quiet, look_before
 from gputax.measure.run.cell import Measured
 from gputax.measure.session import Observation
@@ -99,3 +100,10 @@ def test_a_far_machine_is_not_looked_at_unless_the_user_waits() -> None:
     said: list[str] = []
     look_before(("ssh:nowhere", "k8s"), 0.0, said.append, said.append)
     assert said == []
+
+
+def test_two_environments_of_this_machine_are_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+    monkeypatch.setattr(quiet, "await_quiet", lambda look_now, wait_s, say, show: looks.append(wait_s))
+    look_before(("bare", "bare+proxy"), 0.0, print, print)
+    assert looks == [0.0]

@@ -30,7 +30,7 @@ CONTROL_RISK = 0.005
 RESTART_P = 0.01
 # One false `fail` among all rows has the risk of one: most of it belongs to the metric that decides.
 PRIMARY_SHARE, SECONDARY_METRICS = 0.8, 3
-# The mean is called the work of few requests where it leaves the median's interval by more than this.
+# The mean is called the work of few requests where it is surely above the median, and by more than this.
 FEW_REQUESTS_PERCENT = 1.0
 
 
@@ -160,7 +160,9 @@ def _row(question: Question, metric: Metric, blocks: Blocks) -> ComparedMetric:
     low, high = found.ratio.one_sided(question.risks.bound)
     low_ms, high_ms = found.difference.one_sided(question.risks.bound)
     timed = metric.unit == "ms"
-    seconds = _seconds_needed(question, found, budget) if judgement.verdict == "inconclusive" and in_percent else None
+    decides = primary or metric.name in question.named or judgement.verdict == "fail"
+    undecided = judgement.verdict == "inconclusive" and in_percent and decides and not question.doubt
+    seconds = _seconds_needed(question, found, budget) if undecided else None
     return ComparedMetric(
         **_common(question, metric, budget, judgement),
         base_value=_in_unit(found.a_ns, metric, question),
@@ -173,7 +175,7 @@ def _row(question: Question, metric: Metric, blocks: Blocks) -> ComparedMetric:
         pairs_needed=None if seconds is None else math.ceil(found.pairs * seconds / max(question.seconds, 1e-9)),
         seconds_needed=seconds,
         restarts=found.restarts,
-        decides=primary or metric.name in question.named or judgement.verdict == "fail",
+        decides=decides,
     )
 
 
@@ -279,16 +281,17 @@ def _with_typical(rows: list[ComparedMetric]) -> list[ComparedMetric]:
     """Say on the mean's row how much of it is typical, where a few slow requests carry the rest."""
     median = next((row for row in rows if row.metric == "latency_p50" and row.overhead_percent is not None), None)
 
-    def told(row: ComparedMetric) -> ComparedMetric:
+    def split(row: ComparedMetric) -> ComparedMetric:
         if median is None or row.metric not in ("latency_mean", "throughput") or row.overhead_percent is None:
             return row
         whole, typical = row.overhead_percent, median.overhead_percent or 0.0
-        if whole - typical < FEW_REQUESTS_PERCENT:
+        surely = row.ci95_percent is not None and row.ci95_percent[0] is not None and row.ci95_percent[0] > typical
+        if not surely or whole - typical < FEW_REQUESTS_PERCENT:
             return row
         text = f"{typical:+.1f} % typical (p50), the rest of {whole:+.1f} % from few requests"
         return row.model_copy(update={"warnings": (*row.warnings, WarningRecord(code="few-requests", text=text))})
 
-    return [told(row) for row in rows]
+    return [split(row) for row in rows]
 
 
 def _in_unit(value_ns: float, metric: Metric, question: Question) -> float:
