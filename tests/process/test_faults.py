@@ -162,7 +162,8 @@ def test_a_killed_worker_leaves_no_temporary_files(tmp_path: Path, tiny_suite: s
 
 
 def test_an_engine_that_throws_leaves_no_temporary_files(gputax: Gputax, tiny_suite: str, temporary: Path) -> None:
-    engine = "synthetic:latency_us=2000,fail_after=130"
+    # The pilot of 0.2 s has at most 100 runs, on a busy machine a few; with LoadGen's 100 there are more than 101.
+    engine = "synthetic:latency_us=2000,fail_after=101"
     done = gputax("run", "--engine", engine, "--suite", tiny_suite, "--scenario", "single-stream", "--out", "o")
     assert done.returncode == 4, done.stderr
     assert list(temporary.iterdir()) == []
@@ -198,7 +199,7 @@ def test_an_idle_worker_whose_coordinator_is_killed_leaves_no_temporary_files(tm
 
 
 def test_an_engine_that_throws_fails_with_its_cause(gputax: Gputax, tiny_suite: str) -> None:
-    engine = "synthetic:latency_us=2000,fail_after=130"
+    engine = "synthetic:latency_us=2000,fail_after=101"
     done = gputax(
         "run", "--engine", engine, "--suite", tiny_suite, "--scenario", "single-stream", "--out", "o", "--json"
     )

@@ -109,6 +109,7 @@ class _Interrupts:
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
         self._retries = 0
+        self._pending = False
 
     def __enter__(self) -> None:
         import signal
@@ -122,21 +123,25 @@ class _Interrupts:
             numbers.append(signal.SIGINT)
         self._before = {number: signal.signal(number, self._handle) for number in numbers}
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         import signal
 
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._pending and kind is None:  # every retry met another import, and then the command was done
+            raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: "FrameType | None") -> None:
         import signal
 
         if _importing(frame) and self._retries < MOST_RETRIES:
             self._retries += 1
+            self._pending = True
             signal.setitimer(signal.ITIMER_REAL, RETRY_S)
             return
+        self._pending = False
         raise KeyboardInterrupt
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import contextlib
 import ctypes
 import fcntl
 import os
+import queue
 import shutil
 import signal
 import subprocess
@@ -14,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TextIO
@@ -83,10 +84,63 @@ def _abandoned(owner: Path) -> bool:
 POLL_S = 0.01
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
-# Signals reach only the main thread: here no interrupt can come between the fork and the note that there is a child.
-# For the kernel, the parent of a process is the thread that forked; this one lives as long as the coordinator.
-_STARTER = ThreadPoolExecutor(1, "starter")
+START_POLL_S = 0.0005
+# A start that an interrupt caught takes milliseconds more; the coordinator waits so long for it at its exit.
+LATE_START_S = 10.0
+
+
+class _Start:
+    """One process to be started, by the thread that starts all of them."""
+
+    def __init__(self, make: Callable[[], subprocess.Popen[bytes]]) -> None:
+        self.make = make
+        self.child: subprocess.Popen[bytes] | None = None
+        self.error: BaseException | None = None
+        self.abandoned = False
+        """Its owner was interrupted and will never ask for it."""
+
+
+# Signals reach only the main thread: in another one no interrupt can come between the fork and the note that there is a
+# child. For the kernel, the parent of a process is the thread that forked; this one lives as long as the coordinator.
+# Futures and threading have locks that an interrupt can leave locked, so here are none: single operations of C only.
+_to_start: queue.SimpleQueue[_Start] = queue.SimpleQueue()
+_starting: set[_Start] = set()
 _running: set[subprocess.Popen[bytes]] = set()
+_starter: list[int] = []
+
+
+def _start_processes() -> None:
+    while True:
+        start = _to_start.get()
+        try:
+            start.child = start.make()
+            _running.add(start.child)
+        except BaseException as error:  # raised again where it was asked for
+            start.error = error
+        if start.abandoned and start.child is not None:
+            _end(start.child)
+        _starting.discard(start)
+
+
+def _started(make: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """Start a process; one whose owner is interrupted meanwhile ends at once."""
+    if not _starter:
+        _starter.append(_thread.start_new_thread(_start_processes, ()))
+    start = _Start(make)
+    _starting.add(start)
+    _to_start.put(start)
+    try:
+        while start.child is None and start.error is None:
+            time.sleep(START_POLL_S)
+    except BaseException:
+        start.abandoned = True
+        if start.child is not None:
+            _end(start.child)
+        raise
+    if start.error is not None:
+        raise start.error
+    assert start.child is not None
+    return start.child
 
 
 class ChildProcess:
@@ -107,7 +161,7 @@ class ChildProcess:
     ) -> None:
         def start() -> subprocess.Popen[bytes]:
             # A new session, so that Ctrl-C reaches only the coordinator.
-            child = subprocess.Popen(
+            return subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -116,15 +170,8 @@ class ChildProcess:
                 env=environment,
                 preexec_fn=_end_with_parent if ends_with_parent else None,
             )
-            _running.add(child)
-            return child
 
-        starting = _STARTER.submit(start)
-        try:
-            self._popen = starting.result()
-        except BaseException:
-            starting.add_done_callback(_end_unowned)
-            raise
+        self._popen = _started(start)
         self._on_end = on_end
         """Cleans up what was started for this process; called once, by the `wait` that sees it exit."""
         self._explain = explain
@@ -170,15 +217,12 @@ class ChildProcess:
         return code
 
 
-def _end_unowned(starting: Future[subprocess.Popen[bytes]]) -> None:
-    """End a child whose owner was interrupted before it had it."""
-    if not starting.cancelled() and starting.exception() is None:
-        _end(starting.result())
-
-
 @atexit.register
 def _end_all() -> None:
     """End what an interrupt left running: a child that was started and not yet in anybody's care."""
+    deadline = time.monotonic() + LATE_START_S
+    while _starting and time.monotonic() < deadline:
+        time.sleep(START_POLL_S)
     for child in tuple(_running):
         _end(child)
 

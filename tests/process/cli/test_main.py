@@ -58,13 +58,15 @@ def test_an_interrupt_in_the_first_moments_is_130_without_a_traceback(tmp_path: 
         assert process.returncode == 130
 
 
-def test_an_interrupt_that_python_would_ignore_in_an_import_still_stops_the_command() -> None:
+@pytest.mark.parametrize("module", ["gputax.plan.suites", "gputax.text"])
+def test_an_interrupt_that_python_would_ignore_in_an_import_still_stops_the_command(module: str) -> None:
+    """Also if the command ends before another moment outside of an import comes."""
     code = (
         "import os, signal, sys\n"
         "from gputax.cli.main import main\n"
         "class Interrupt:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'gputax.plan.suites':\n"
+        f"        if name == {module!r}:\n"
         "            try:\n"  # as in a callback of the import system, whose exceptions Python ignores
         "                os.kill(os.getpid(), signal.SIGINT)\n"
         "            except KeyboardInterrupt: pass\n"
