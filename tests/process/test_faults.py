@@ -206,7 +206,7 @@ def test_an_engine_that_throws_fails_with_its_cause(gputax: Gputax, tiny_suite: 
     assert done.returncode == 4, done.stderr
     record = json.loads(done.stdout)
     assert record["benchmarks"] == []
-    assert record["failures"][0]["what"] == "synthetic failure after 130 runs, as programmed"
+    assert record["failures"][0]["what"] == "synthetic failure after 101 runs, as programmed"
 
 
 def test_an_engine_that_hangs_is_ended_by_the_watchdog(gputax: Gputax, tiny_suite: str) -> None:
