@@ -69,6 +69,7 @@ def test_micro_behind_the_daemon_sets_proxy_is_judged_against_five_percent(
     decisive = [each for each in document["metrics"] if each["decides"] and each["budget_unit"] == "%"]
     assert decisive
     for each in decisive:
-        assert each["budget"] == 5.0
+        # Of operations below a millisecond p99 has twice the layer's budget; it decides only where it fails.
+        assert each["budget"] == (10.0 if each["metric"] == "latency_p99" else 5.0)
         print(f"bare -> k8s+proxy: {each['overhead_percent']} % {each['ci95_percent']}: {each['verdict']}")
     assert proxied.ours() == [each for each in proxied.ours() if "proxy" in each], "the tenant's pod is gone"
