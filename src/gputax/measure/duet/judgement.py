@@ -94,10 +94,11 @@ def _metrics(question: Question) -> tuple[str, ...]:
 def resolution(data: DuetData, rounds: DuetRounds) -> Resolution:
     """Return the result of an A/A control."""
     found = _typical(data.blocks())
-    low, high = found.ratio.one_sided(rounds.looks.risks.bound)
+    # The looks are at B: the noise floor is a plain 95 % interval.
+    low, high = found.ratio.one_sided(Risks().bound)
     strict = found.ratio.one_sided(CONTROL_RISK)
     return Resolution(
-        half_width_percent=100.0 * found.ratio.half_width(rounds.looks.risks.bound),
+        half_width_percent=100.0 * found.ratio.half_width(Risks().bound),
         ci95_percent=(_finite(low), _finite(high)),
         pairs=found.pairs,
         seconds=rounds.seconds,
