@@ -94,6 +94,8 @@ class _Start:
 
     def __init__(self, make: Callable[[], subprocess.Popen[bytes]]) -> None:
         self.make = make
+        self.cores = os.sched_getaffinity(0)
+        """Of the thread that asks: a child inherits those of the thread that forks."""
         self.child: subprocess.Popen[bytes] | None = None
         self.error: BaseException | None = None
         self.abandoned = False
@@ -113,6 +115,7 @@ def _start_processes() -> None:
     while True:
         start = _to_start.get()
         try:
+            os.sched_setaffinity(0, start.cores)
             start.child = start.make()
             _running.add(start.child)
         except BaseException as error:  # raised again where it was asked for

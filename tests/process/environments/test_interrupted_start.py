@@ -59,3 +59,23 @@ def test_a_notebook_that_goes_on_has_no_such_child_either() -> None:
     _, *words = _coordinate("False", later)
     assert words == ["interrupted", "None", "left", "0"]
     assert time.monotonic() - started < 10.0
+
+
+def test_a_child_runs_on_the_cores_of_the_thread_that_asked() -> None:
+    """The thread that forks began with all cores; its caller has been pinned since."""
+    script = (
+        "import os, sys\n"
+        "from gputax.environments.process import ChildProcess\n"
+        "words = [sys.executable, '-c', 'import os; print(sorted(os.sched_getaffinity(0)))']\n"
+        "def cores():\n"
+        "    child = ChildProcess(words, {})\n"
+        "    text = child.stdout.read().decode().strip()\n"
+        "    child.wait()\n"
+        "    return text\n"
+        "before = cores()\n"
+        "one = min(os.sched_getaffinity(0))\n"
+        "os.sched_setaffinity(0, {one})\n"
+        "print(cores() == str([one]), before == cores() or len(before) > 3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert done.stdout.split() == ["True", "True"], done.stderr
