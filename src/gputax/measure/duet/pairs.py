@@ -31,8 +31,6 @@ LEAST_PAIRS_KEPT = 10
 ROUND_PER_RESTART = 2.0
 ROUND_SHARE_OF_DUET = 1.0 / 12.0
 LEAST_ROUND_S, MOST_ROUND_S = 0.5, 30.0
-# After so many pairs A meets its twin once: the A/A control sees the same minutes as B.
-PAIRS_PER_CONTROL = 2
 Clock = Callable[[], float]
 
 
@@ -250,9 +248,12 @@ class _Duet:
         found, a, b = self.found, self._sides.a, self._sides.b
         control = found.control if twin is not None else None
         try:
-            data.pairs.append(self._pair(a, b, data.slot, len(data.pairs)))
-            if twin is not None and control is not None and len(data.pairs) % PAIRS_PER_CONTROL == 0:
-                control.pairs.append(self._pair(a, twin, data.slot, len(control.pairs)))
+            if twin is None or control is None:
+                data.pairs.append(self._pair(a, b, data.slot, len(data.pairs)))
+            else:
+                pair, check = self._triple(a, b, twin, data.slot, len(data.pairs))
+                data.pairs.append(pair)
+                control.pairs.append(check)
         except CellError as error:
             # Half a pair is useless. All workers are replaced, so that all are equally fresh.
             self._lost(error)
@@ -291,15 +292,24 @@ class _Duet:
             second, first = b.run_slot(slot, number), a.run_slot(slot, number)
         else:
             first, second = a.run_slot(slot, number), b.run_slot(slot, number)
-        return Pair(
-            first.latency_ns,
-            second.latency_ns,
-            b_first,
-            time_s,
-            self.found.rounds,
-            first.run_wait_ns,
-            second.run_wait_ns,
-        )
+        return self._joined(first, second, b_first, time_s)
+
+    def _triple(self, a: Side, b: Side, twin: Side, slot: Slot, number: int) -> tuple[Pair, Pair]:
+        """Return A against B and A against its twin, from one slot of each.
+
+        The control so has as many pairs as the question, for the time of half as many. The twin comes before or after
+        A and B, so that these two stay neighbours: what is close in time has most in common.
+        """
+        twin_first = self._chance.random() < 0.5
+        time_s = self._clock()
+        before = twin.run_slot(slot, number) if twin_first else None
+        pair = self._pair(a, b, slot, number)
+        check = before if before is not None else twin.run_slot(slot, number)
+        half = Half(pair.a_ns, pair.a_wait_ns)
+        return pair, self._joined(half, check, twin_first, time_s)
+
+    def _joined(self, a: Half, b: Half, b_first: bool, time_s: float) -> Pair:
+        return Pair(a.latency_ns, b.latency_ns, b_first, time_s, self.found.rounds, a.run_wait_ns, b.run_wait_ns)
 
     def _elapsed_s(self) -> float:
         return self._clock() - self._started_s
