@@ -61,6 +61,7 @@ WORLDS: dict[str, World] = {
     "drift and luck of 1 %": lambda rng, minutes: 0.01 * minutes + rng.normal(0.0, 0.01, minutes.size),
     "bursts": _bursts,
     "heavy tail": lambda rng, minutes: 0.01 * rng.pareto(2.5, minutes.size),
+    "wandering for minutes": _wander,
 }
 REPEATS = (3, 5, 8)
 RUNS = 2000
@@ -154,8 +155,8 @@ def test_repeats_cover_the_truth_and_rarely_decide_wrongly(name: str, full: bool
     for column, (order, repeats) in enumerate(itertools.product(ORDERS, REPEATS)):
         found = tally(compared_repeats(WORLDS[name], repeats, order, runs, seed=column + 1))
         assert found.covered >= (0.93 if full else 0.9) * runs, f"{order}, {repeats} repeats: {found}"
-        # Beside the goal of 6 % two standard deviations of the count, at the risk of 5 % that the bounds have.
-        most = 0.06 * runs + 2 * (0.05 * 0.95 * runs) ** 0.5
+        # In a small sample two standard deviations of the count come on top of the goal of 6 %.
+        most = 0.06 * runs + (0.0 if full else 2 * (0.05 * 0.95 * runs) ** 0.5)
         assert found.wrong <= most, f"{order}, {repeats} repeats: {found}"
         if full:
             others = r" \| [^|]*" * column
@@ -168,16 +169,6 @@ def test_repeats_cover_the_truth_and_rarely_decide_wrongly(name: str, full: bool
 def test_two_repeats_are_too_few(repeats: int, half_width: float) -> None:
     found = [each.ci95 for each in compared_repeats(WORLDS["process luck 1 %"], repeats, "alternating", 300, seed=4)]
     assert np.median(np.diff(found)) / 2 == pytest.approx(half_width, rel=0.15)
-
-
-def test_a_machine_that_wanders_needs_alternation(full: bool, publishes: Publishes) -> None:
-    runs = RUNS if full else 200
-    in_a_row, alternating = (tally(compared_repeats(_wander, 8, order, runs, seed=9)) for order in ORDERS)
-    assert alternating.covered >= 0.97 * runs
-    assert in_a_row.covered < 0.96 * runs, "the page says that this is a limit"
-    if full:
-        publishes(r"eight repeats in a row cover (\d+) of 2000", in_a_row.covered)
-        publishes(r"eight in alternation (\d+) of 2000", alternating.covered)
 
 
 @pytest.mark.parametrize("name", ["white noise", "process luck 1 %", "two speeds, ±1 %", "drift of 1 % a minute"])
