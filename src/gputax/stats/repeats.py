@@ -3,8 +3,9 @@
 The repeats are the replicates: two runs of the same program differ by more than the requests inside one run show.
 The bounds are the outer ones of two models. Welch's t over the repeats, for the ratio of means by Fieller's theorem;
 and a regression with a trend over the repeats that both sides share, because a machine that warms up between the
-two sides looks like an overhead; what a repeat keeps of the last one's deviation widens it. Alternating the two sides makes both equally wide; one side after the other makes
-the second about twice as wide. docs/method.md has the simulated coverage.
+two sides looks like an overhead; what a repeat keeps of the last one's deviation widens it. Alternating the two sides
+makes both equally wide; one side after the other makes the second about twice as wide. docs/method.md has the
+simulated coverage.
 """
 
 from __future__ import annotations
