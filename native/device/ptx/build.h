@@ -31,6 +31,7 @@ struct symbol {
     uint64_t value;  /* address or offset */
     uint64_t size;   /* bytes of storage */
     uint64_t align;
+    uint64_t element;                  /* bytes of one element: what an index of it counts */
     const struct function *placed_for; /* shared memory of the module: the kernel for which `value` holds */
     bool dynamic;                      /* extern shared array */
 };

@@ -100,9 +100,10 @@ struct declaration declare(struct build *b)
             d.open_array = true;
             continue;
         }
-        d.bytes *= expect_count(b);
-        if (d.bytes > (uint64_t)1 << 40)
+        uint64_t count = expect_count(b), most = (uint64_t)1 << 40;
+        if (d.bytes && count > most / d.bytes) /* before the product, which might wrap */
             refuse(b, "'%.*s' is too large", (int)d.name->length, d.name->at);
+        d.bytes *= count;
         expect(b, "]");
     }
     if (!d.align)
@@ -162,6 +163,7 @@ static void declare_variable(struct build *b, const struct declaration *d)
 {
     struct symbol *symbol = symbol_add(b, d->name, SYMBOL_VARIABLE);
     symbol->size = d->bytes;
+    symbol->element = d->element;
     symbol->value = b->memory->place(b->memory->who, d->bytes);
     if (!symbol->value)
         refuse_with(b, CUDA_ERROR_OUT_OF_MEMORY, "no device memory for the variable '%.*s'", (int)d->name->length,
@@ -183,11 +185,13 @@ void declare_storage(struct build *b, const struct token *space, bool is_extern)
         } else if (token_is(space, ".shared")) {
             struct symbol *symbol = symbol_add(b, d.name, SYMBOL_SHARED);
             symbol->size = d.bytes;
+            symbol->element = d.element;
             symbol->align = d.align;
             symbol->dynamic = is_extern || d.open_array;
         } else {
             struct symbol *symbol = symbol_add(b, d.name, SYMBOL_LOCAL);
             symbol->size = d.bytes;
+            symbol->element = d.element;
             symbol->value = place(b, &b->local_bytes, d.bytes, d.align, LIMIT_LOCAL_BYTES, "local");
         }
     } while (accept(b, ","));

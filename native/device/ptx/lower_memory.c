@@ -54,11 +54,12 @@ static void set_address(struct build *b, struct insn *in, struct address address
         in->space = (uint8_t)address.space;
 }
 
-/* One register or {a, b}: `count` of them, all of the same size. */
+/* One register, bare or as {a}, or {a, b}: `count` of them, all of the same size. */
 static uint32_t vector(struct build *b, unsigned count, uint32_t slots[4], bool is_store, unsigned bytes)
 {
     uint32_t size = 0;
-    if (count > 1)
+    bool braces = accept(b, "{");
+    if (!braces && count > 1)
         expect(b, "{");
     for (unsigned i = 0; i < count; i++) {
         if (i)
@@ -75,7 +76,7 @@ static uint32_t vector(struct build *b, unsigned count, uint32_t slots[4], bool 
             refuse(b, "the registers of a memory access do not fit it");
         size = slots[i] ? this_size : size;
     }
-    if (count > 1)
+    if (braces)
         expect(b, "}");
     return size ? size : bytes < 2 ? 2 : bytes;
 }

@@ -196,13 +196,23 @@ static uint32_t shape_bytes(char shape)
     return shape == '1' ? 0 : shape == '2' ? 2 : shape == '4' || shape == 'f' ? 4 : 8;
 }
 
+/* The bytes that an index behind a name means: `name[3]` is the fourth element. */
+static uint64_t element_offset(struct build *b, const struct symbol *symbol)
+{
+    if (!symbol->element || !accept(b, "["))
+        return 0;
+    uint64_t offset = expect_count(b) * symbol->element;
+    expect(b, "]");
+    return offset;
+}
+
 /* The address or offset that a name stands for when it is used as a value. */
 static bool symbol_value(struct build *b, const struct token *name, uint64_t *value)
 {
     struct symbol *symbol = symbol_find(b, name);
     if (!symbol || symbol->kind == SYMBOL_REGISTER)
         return false;
-    *value = symbol->value;
+    *value = symbol->value + element_offset(b, symbol);
     return true;
 }
 
@@ -279,18 +289,20 @@ static enum space space_of_symbol(const struct symbol *symbol)
     }
 }
 
-/* [%rd1], [%rd1+8], [%rd1+-8], [name], [name+8], [name+%r1] has no meaning, [4096] */
+/* [%rd1], [%rd1+8], [%rd1+-8], [name], [name+8], [name+%r1] has no meaning, [4096], name[3] */
 struct address operand_address(struct build *b)
 {
     struct address address = {.space = SPACE_GENERIC};
     uint32_t bytes;
-    expect(b, "[");
+    bool element = peek(b)->kind == TOKEN_WORD && token_is(&b->tokens[b->at + 1], "[");
+    if (!element)
+        expect(b, "[");
     const struct token *token = next(b);
     uint64_t value = 0;
     uint32_t slot = token->kind == TOKEN_WORD ? named_register(b, token, &bytes) : 0;
     struct symbol *symbol = slot || token->kind != TOKEN_WORD ? NULL : symbol_find(b, token);
     if (slot) {
-        if (bytes != 4 && bytes != 8)
+        if ((bytes != 4 && bytes != 8) || element)
             refuse(b, "'%.*s' cannot hold an address", (int)token->length, token->at);
         address.base = slot;
         address.narrow = bytes == 4;
@@ -299,6 +311,10 @@ struct address operand_address(struct build *b)
         address.space = space_of_symbol(symbol);
         address.value = symbol->value;
         address.room = symbol->value + symbol->size;
+        if (element) {
+            address.offset = (int64_t)element_offset(b, symbol);
+            return address;
+        }
     } else if (number_integer(token, &value)) {
         address.base = slot_constant(b, value, 8);
     } else {
