@@ -173,6 +173,7 @@ static CUresult launch_in(struct CUctx_st *context, struct CUfunc_st *function, 
     CUresult result = stream_find(context, handle, &stream);
     if (result == CUDA_SUCCESS)
         result = check_shape(function, &launch);
+    memset(parameters, 0, function->kernel->parameter_bytes); /* a kernel can read what lies between two parameters */
     if (result == CUDA_SUCCESS)
         result = gather(function->kernel, pointers, extra, parameters);
     if (result != CUDA_SUCCESS)

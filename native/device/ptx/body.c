@@ -85,6 +85,8 @@ static void settle_labels(struct build *b)
 /* name: .branchtargets a, b, c; */
 static void branch_targets(struct build *b, struct label *list)
 {
+    if (list->jumps || list->pc != NO_PC) /* its count would go on while its place moves */
+        refuse(b, "the label '%.*s' is there twice", (int)list->length, list->name);
     list->jumps_at = b->jump_count;
     do {
         jump_wanted(b, label_named(b, expect_word(b)));
@@ -102,8 +104,8 @@ static void define_label(struct build *b, const struct token *name)
     }
     if (token_is(peek(b), ".callprototype") || token_is(peek(b), ".calltargets"))
         refuse(b, "calls through pointers ('%.*s') are not known to this device", (int)peek(b)->length, peek(b)->at);
-    if (label->pc != NO_PC)
-        refuse(b, "the label '%.*s' is there twice", (int)name->length, name->at);
+    if (label->pc != NO_PC || label->jumps)
+        refuse(b, "the label '%.*s' is there twice", shown(name), name->at);
     label->pc = b->insn_count;
 }
 

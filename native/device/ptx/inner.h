@@ -77,6 +77,7 @@ struct ptx_code {
     uint32_t constant_count;
     uint32_t specials[SPECIAL_COUNT]; /* 0: not used */
     const uint32_t *jumps;            /* targets of brx.idx, behind one another */
+    uint32_t jump_count;
 };
 
 /* The block of memory that an access hit last: the next one is checked against it first. */

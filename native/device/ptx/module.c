@@ -189,13 +189,32 @@ static const struct constant *settled_constants(struct build *b)
     return constants;
 }
 
+/* The executor goes where the code says: no branch may lead out of it. */
+static void check_targets(struct build *b)
+{
+    bool inside = true;
+    for (uint32_t i = 0; i < b->jump_count; i++)
+        inside = inside && b->jumps[i] < b->insn_count;
+    for (uint32_t i = 0; i < b->insn_count; i++) {
+        const struct insn *in = &b->insns[i];
+        uint64_t target = (uint64_t)in->immediate;
+        if (in->run == step_branch)
+            inside = inside && target < b->insn_count;
+        else if (in->run == step_branch_indexed)
+            inside = inside && target <= b->jump_count && in->e <= b->jump_count - target;
+    }
+    if (!inside)
+        refuse(b, "a branch leads out of the kernel");
+}
+
 static void build_kernel(struct build *b, const struct function *function, struct ptx_kernel *kernel)
 {
     reset_for_kernel(b, function);
     place_parameters(b, function, kernel);
     body_write(b, function);
     b->guard = 0;
-    emit(b, step_exit);
+    emit(b, step_exit); /* also where a label behind the last instruction leads */
+    check_targets(b);
     if (b->dynamic_align)
         b->shared_bytes = (b->shared_bytes + b->dynamic_align - 1) / b->dynamic_align * b->dynamic_align;
     struct ptx_code *code = take(b, sizeof *code);
@@ -207,6 +226,7 @@ static void build_kernel(struct build *b, const struct function *function, struc
     code->constant_count = b->constant_count;
     memcpy(code->specials, b->specials, sizeof code->specials);
     code->jumps = b->jumps;
+    code->jump_count = b->jump_count;
     kernel->name = token_text(b, &(struct token){.at = function->name, .length = function->length});
     kernel->shared_bytes = (uint32_t)b->shared_bytes;
     kernel->local_bytes = (uint32_t)((b->local_bytes + 15) / 16 * 16);

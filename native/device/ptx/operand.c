@@ -240,17 +240,9 @@ static uint64_t literal(struct build *b, char shape)
     refuse(b, "the operand '%.*s' is not known to this device", shown(token), token->at);
 }
 
-uint32_t operand(struct build *b, char shape)
+static uint32_t plain_operand(struct build *b, char shape)
 {
     uint32_t bytes, wanted = shape_bytes(shape);
-    if (shape == '1' && accept(b, "!")) {
-        uint32_t from = operand(b, '1'), to = slot_new(b, 0);
-        struct insn *in = emit_row(b, "not.pred");
-        in->guard = 0;
-        in->a = in->b = from;
-        in->d = to;
-        return to;
-    }
     const struct token *token = peek(b);
     uint32_t slot = token->kind == TOKEN_WORD ? named_register(b, token, &bytes) : 0;
     if (slot) {
@@ -261,6 +253,22 @@ uint32_t operand(struct build *b, char shape)
     }
     uint64_t value = literal(b, shape);
     return slot_constant(b, shape == '1' ? (value ? ALL_LANES : 0) : value, wanted);
+}
+
+uint32_t operand(struct build *b, char shape)
+{
+    bool opposite = false;
+    while (shape == '1' && accept(b, "!")) /* a loop: how many there are is the text's choice */
+        opposite = !opposite;
+    uint32_t slot = plain_operand(b, shape);
+    if (!opposite)
+        return slot;
+    uint32_t to = slot_new(b, 0);
+    struct insn *in = emit_row(b, "not.pred");
+    in->guard = 0;
+    in->a = in->b = slot;
+    in->d = to;
+    return to;
 }
 
 uint32_t operand_destination(struct build *b, char shape)

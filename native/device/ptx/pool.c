@@ -12,7 +12,11 @@ struct pool {
     struct chunk *chunks;
     size_t left;
 };
+#ifdef __SANITIZE_ADDRESS__
+enum { CHUNK_BYTES = 0 }; /* each piece by itself, so that a step beyond one is seen */
+#else
 enum { CHUNK_BYTES = 64 << 10 };
+#endif
 
 struct pool *pool_open(size_t cap)
 {
@@ -29,7 +33,7 @@ void *pool_take(struct pool *pool, size_t bytes)
     bytes = (bytes + 15) / 16 * 16;
     struct chunk *chunk = pool->chunks;
     if (!chunk || chunk->room - chunk->used < bytes) {
-        size_t room = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
+        size_t room = bytes > (size_t)CHUNK_BYTES ? bytes : CHUNK_BYTES;
         if (room > pool->left || !(chunk = calloc(1, sizeof *chunk + room)))
             return NULL;
         pool->left -= room;

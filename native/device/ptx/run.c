@@ -93,6 +93,11 @@ static void count_backward(struct warp *w, uint32_t target)
 
 static void jump(struct warp *w, uint32_t target, uint32_t m)
 {
+    if (__builtin_expect(target >= w->run->code->insn_count,
+                         0)) { /* the loader has checked it: never go by that alone */
+        run_fault(w, CUDA_ERROR_INVALID_PC);
+        return;
+    }
     count_backward(w, target);
     if (m == w->active) {
         w->pc = target;
@@ -111,7 +116,7 @@ void step_branch(struct warp *w, const struct insn *in, uint32_t m)
 /* brx.idx: a is the index; `immediate` where its targets begin, e how many there are. */
 void step_branch_indexed(struct warp *w, const struct insn *in, uint32_t m)
 {
-    const uint32_t *targets = w->run->code->jumps + in->immediate;
+    const struct ptx_code *code = w->run->code;
     const uint32_t *index = REG(uint32_t, in->a);
     while (m) {
         uint32_t chosen = index[__builtin_ctz(m)], group = 0;
@@ -119,11 +124,12 @@ void step_branch_indexed(struct warp *w, const struct insn *in, uint32_t m)
             uint32_t l = (uint32_t)__builtin_ctz(left);
             group |= (uint32_t)(index[l] == chosen) << l;
         }
-        if (chosen >= in->e) {
+        uint64_t at = (uint64_t)in->immediate + chosen;
+        if (chosen >= in->e || at >= code->jump_count) {
             run_fault(w, CUDA_ERROR_INVALID_PC);
             return;
         }
-        jump(w, targets[chosen], group);
+        jump(w, code->jumps[at], group);
         m &= ~group;
     }
 }

@@ -1,0 +1,115 @@
+"""What a hostile tenant loads: python hostile.py NAME prints the results of its calls as one JSON line."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import gpu
+import numpy as np
+from cuda.bindings import driver as cu
+from gpu import error, from_device, function, launch, ok, to_device
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+REGISTERS = ".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<9>;"
+
+
+def kernel(body: str, parameters: str = "") -> bytes:
+    return f"{HEAD}.visible .entry k({parameters}) {{ {REGISTERS}\n{body}\nret; }}\n\0".encode()
+
+
+def load(text: bytes) -> str:
+    return error(cu.cuModuleLoadData(text))
+
+
+def branch_targets_twice() -> list[str]:
+    """A list of branch targets that is given twice; if it loads, its targets behind the table are tried."""
+    lists = "T: .branchtargets L0;\n" * 64
+    text = kernel(f"{lists} mov.u32 %r1, 63; brx.idx %r1, T; L0:")
+    answer = cu.cuModuleLoadData(text)
+    found = [error(answer)]
+    if found == ["CUDA_SUCCESS"]:
+        launch(function(answer[1], "k"), (1,), (32,), ())
+        found.append(error(cu.cuCtxSynchronize()))
+    return found
+
+
+def branch_targets_and_label() -> list[str]:
+    """One name for a list of targets and a place, in both orders."""
+    both = "T: .branchtargets L0;\nT: L0: mov.u32 %r1, 0; brx.idx %r1, T;"
+    turned = "T: L0: mov.u32 %r1, 0;\nT: .branchtargets L0; brx.idx %r1, T;"
+    return [load(kernel(both)), load(kernel(turned))]
+
+
+def index_behind_the_list() -> list[str]:
+    """An index that the list does not have ends the context, and nothing else."""
+    loaded = ok(cu.cuModuleLoadData(kernel("T: .branchtargets L0; mov.u32 %r1, 1; brx.idx %r1, T; L0:")))
+    launch(function(loaded, "k"), (1,), (32,), ())
+    return [error(cu.cuCtxSynchronize())]
+
+
+def exclamation_marks() -> list[str]:
+    """300 KB of `!` before a predicate: an even count of them means nothing, an odd one the opposite."""
+    loads, results = [], np.zeros(2, np.uint32)
+    there = to_device(results)
+    for more in (0, 1):
+        body = f"""
+setp.eq.u32 %p1, 0, 0;
+and.pred %p2, {"!" * (300_000 + more)}%p1, %p1;
+selp.u32 %r1, 1, 2, %p2;
+ld.param.u64 %rd1, [out];
+st.global.u32 [%rd1], %r1;"""
+        answer = cu.cuModuleLoadData(kernel(body, ".param .u64 out"))
+        loads.append(error(answer))
+        launch(function(answer[1], "k"), (1,), (1,), (cu.CUdeviceptr(int(there) + 4 * more),))
+    return [*loads, *map(str, from_device(there, results).tolist())]
+
+
+def deep_nesting() -> list[str]:
+    """Braces of blocks, of first values, and calls, each far deeper than anybody needs."""
+    many = 100_000
+    functions = "".join(f".func f{i}() {{ call f{i + 1}; }}\n" for i in range(many // 10))
+    return [
+        load(kernel("{" * many + "}" * many)),
+        load(f"{HEAD}.global .u32 x[4] = {'{' * many}1{'}' * many};\n\0".encode()),
+        load(f"{HEAD}{functions}.entry k() {{ call f0; }}\0".encode()),
+        load(f"{HEAD}.func f() {{ call f; }} .entry k() {{ call f; }}\0".encode()),
+    ]
+
+
+def padding_of_parameters() -> list[str]:
+    """Bytes between two parameters are nobody's: they read as zero, not as what lay in the proxy's memory."""
+    body = "ld.param.u64 %rd1, [out];\n" + "".join(
+        f"ld.param.u32 %r1, [a+{at}]; st.global.u32 [%rd1+{at}], %r1;\n" for at in range(4, 256, 4)
+    )
+    loaded = ok(
+        cu.cuModuleLoadData(kernel(body, ".param .u64 out, .param .align 256 .u32 a, .param .align 256 .u32 b"))
+    )
+    back = np.zeros(64, np.uint32)
+    there = to_device(back)
+    launch(function(loaded, "k"), (1,), (1,), (there, (7, ctypes.c_uint32), (9, ctypes.c_uint32)))
+    return [str(int(from_device(there, back).any()))]
+
+
+CASES: dict[str, Callable[[], Any]] = {
+    case.__name__: case
+    for case in (
+        branch_targets_twice,
+        branch_targets_and_label,
+        index_behind_the_list,
+        exclamation_marks,
+        deep_nesting,
+        padding_of_parameters,
+    )
+}
+
+
+def main() -> None:
+    gpu.begin()
+    print(json.dumps(CASES[sys.argv[1]]()))
+
+
+main()
