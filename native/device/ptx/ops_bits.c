@@ -1,5 +1,5 @@
 /* Bits: logic, shifts, fields, permutation, moves and address arithmetic. */
-#include "device/ptx/inner.h"
+#include "device/ptx/form.h"
 
 #define ONE(name, D, A, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
@@ -7,7 +7,8 @@
         D *d = REG(D, in->d); \
         const A *a = REG(A, in->a); \
         EACH(m, A x = a[l]; d[l] = (D)(__VA_ARGS__)); \
-    }
+    } \
+    OP_FORM(name, D, A, , , , __VA_ARGS__)
 #define TWO(name, D, A, B, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
     { \
@@ -15,21 +16,37 @@
         const A *a = REG(A, in->a); \
         const B *b = REG(B, in->b); \
         EACH(m, A x = a[l]; B y = b[l]; d[l] = (D)(__VA_ARGS__)); \
-    }
-#define THREE(name, T, ...) \
+    } \
+    OP_FORM(name, D, A, B, , , __VA_ARGS__)
+#define THREE(name, D, A, B, C, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
     { \
-        T *d = REG(T, in->d); \
-        const T *a = REG(T, in->a), *b = REG(T, in->b), *c = REG(T, in->c); \
-        EACH(m, T x = a[l]; T y = b[l]; T z = c[l]; d[l] = (T)(__VA_ARGS__)); \
-    }
+        D *d = REG(D, in->d); \
+        const A *a = REG(A, in->a); \
+        const B *b = REG(B, in->b); \
+        const C *c = REG(C, in->c); \
+        EACH(m, A x = a[l]; B y = b[l]; C z = c[l]; d[l] = (D)(__VA_ARGS__)); \
+    } \
+    OP_FORM(name, D, A, B, C, , __VA_ARGS__)
+#define FOUR(name, D, A, B, C, E, ...) \
+    static void name(struct warp *w, const struct insn *in, uint32_t m) \
+    { \
+        D *d = REG(D, in->d); \
+        const A *a = REG(A, in->a); \
+        const B *b = REG(B, in->b); \
+        const C *c = REG(C, in->c); \
+        const E *e = REG(E, in->e); \
+        EACH(m, A x = a[l]; B y = b[l]; C z = c[l]; E v = e[l]; d[l] = (D)(__VA_ARGS__)); \
+    } \
+    OP_FORM(name, D, A, B, C, E, __VA_ARGS__)
 #define PREDICATES(name, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
     { \
         uint32_t x = PRED(in->a), y = PRED(in->b); \
         (void)y; \
         set_predicate(w, in->d, m, __VA_ARGS__); \
-    }
+    } \
+    OP_FORM(name, bool, bool, bool, , , __VA_ARGS__)
 #define LOGIC(bits, T) \
     TWO(and##bits, T, T, T, x &y) \
     TWO(or ##bits, T, T, T, x | y) \
@@ -58,14 +75,10 @@ TWO(shr_s16, int16_t, int16_t, uint32_t, x >> (y > 15 ? 15 : y))
 TWO(shr_s32, int32_t, int32_t, uint32_t, x >> (y > 31 ? 31 : y))
 TWO(shr_s64, int64_t, int64_t, uint32_t, x >> (y > 63 ? 63 : y))
 
-static uint64_t funnel(uint32_t low, uint32_t high)
-{
-    return (uint64_t)high << 32 | low;
-}
-THREE(shf_l_wrap, uint32_t, (funnel(x, y) << (z & 31)) >> 32)
-THREE(shf_r_wrap, uint32_t, funnel(x, y) >> (z & 31))
-THREE(shf_l_clamp, uint32_t, (z > 31 ? funnel(0, x) : funnel(x, y) << z) >> 32)
-THREE(shf_r_clamp, uint32_t, funnel(x, y) >> (z > 32 ? 32 : z))
+THREE(shf_l_wrap, uint32_t, uint32_t, uint32_t, uint32_t, (funnel(x, y) << (z & 31)) >> 32)
+THREE(shf_r_wrap, uint32_t, uint32_t, uint32_t, uint32_t, funnel(x, y) >> (z & 31))
+THREE(shf_l_clamp, uint32_t, uint32_t, uint32_t, uint32_t, (z > 31 ? funnel(0, x) : funnel(x, y) << z) >> 32)
+THREE(shf_r_clamp, uint32_t, uint32_t, uint32_t, uint32_t, funnel(x, y) >> (z > 32 ? 32 : z))
 
 ONE(popc32, uint32_t, uint32_t, __builtin_popcount(x))
 ONE(popc64, uint32_t, uint64_t, __builtin_popcountll(x))
@@ -80,109 +93,17 @@ ONE(bfind_shift_s32, uint32_t, int32_t, (x ^ (x >> 31)) ? __builtin_clz((uint32_
 ONE(bfind_shift_u64, uint32_t, uint64_t, x ? __builtin_clzll(x) : -1)
 ONE(bfind_shift_s64, uint32_t, int64_t, (x ^ (x >> 63)) ? __builtin_clzll((uint64_t)(x ^ (x >> 63))) : -1)
 
-static uint32_t reversed32(uint32_t x)
-{
-    x = (x & 0x55555555u) << 1 | ((x >> 1) & 0x55555555u);
-    x = (x & 0x33333333u) << 2 | ((x >> 2) & 0x33333333u);
-    x = (x & 0x0f0f0f0fu) << 4 | ((x >> 4) & 0x0f0f0f0fu);
-    return __builtin_bswap32(x);
-}
 ONE(brev32, uint32_t, uint32_t, reversed32(x))
 ONE(brev64, uint64_t, uint64_t, (uint64_t)reversed32((uint32_t)x) << 32 | reversed32((uint32_t)(x >> 32)))
 
-static uint64_t field(uint64_t value, uint32_t at, uint32_t length, unsigned width, bool is_signed)
-{
-    at &= 255;
-    length &= 255;
-    if (length == 0)
-        return 0;
-    uint64_t top = at + length - 1 < width ? at + length - 1 : width - 1;
-    uint64_t sign = is_signed ? (value >> top) & 1 : 0;
-    uint64_t bits = at < width ? value >> at : 0;
-    unsigned have = at < width ? (length < width - at ? length : width - at) : 0;
-    uint64_t mask = have >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << have) - 1;
-    return (bits & mask) | (sign ? ~mask : 0);
-}
-#define FIELD(name, T, width, sign) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) \
-    { \
-        T *d = REG(T, in->d); \
-        const T *a = REG(T, in->a); \
-        const uint32_t *b = REG(uint32_t, in->b), *c = REG(uint32_t, in->c); \
-        EACH(m, d[l] = (T)field(a[l], b[l], c[l], width, sign)); \
-    }
-FIELD(bfe_u32, uint32_t, 32, false)
-FIELD(bfe_s32, uint32_t, 32, true)
-FIELD(bfe_u64, uint64_t, 64, false)
-FIELD(bfe_s64, uint64_t, 64, true)
-
-static uint64_t inserted(uint64_t from, uint64_t into, uint32_t at, uint32_t length, unsigned width)
-{
-    at &= 255;
-    length &= 255;
-    if (at >= width || length == 0)
-        return into;
-    uint64_t mask = length >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << length) - 1;
-    return (into & ~(mask << at)) | ((from & mask) << at);
-}
-#define INSERT(name, T, width) \
-    static void name(struct warp *w, const struct insn *in, uint32_t m) \
-    { \
-        T *d = REG(T, in->d); \
-        const T *a = REG(T, in->a), *b = REG(T, in->b); \
-        const uint32_t *c = REG(uint32_t, in->c), *e = REG(uint32_t, in->e); \
-        EACH(m, d[l] = (T)inserted(a[l], b[l], c[l], e[l], width)); \
-    }
-INSERT(bfi32, uint32_t, 32)
-INSERT(bfi64, uint64_t, 64)
-
-static void lop3(struct warp *w, const struct insn *in, uint32_t m)
-{
-    uint32_t *d = REG(uint32_t, in->d);
-    const uint32_t *a = REG(uint32_t, in->a), *b = REG(uint32_t, in->b), *c = REG(uint32_t, in->c);
-    EACH(m, uint32_t x = a[l]; uint32_t y = b[l]; uint32_t z = c[l]; uint32_t r = 0;
-         for (uint32_t i = 0; i < 8; i++) if ((in->immediate >> i) & 1) r |=
-         (i & 4 ? x : ~x) & (i & 2 ? y : ~y) & (i & 1 ? z : ~z);
-         d[l] = r);
-}
-
-enum { PRMT_PLAIN, PRMT_F4E, PRMT_B4E, PRMT_RC8, PRMT_ECL, PRMT_ECR, PRMT_RC16 };
-static uint32_t permuted(uint32_t x, uint32_t y, uint32_t s, uint8_t mode)
-{
-    uint64_t bytes = (uint64_t)y << 32 | x;
-    uint32_t n = s & 3, r = 0;
-    for (uint32_t i = 0; i < 4; i++) {
-        uint32_t pick;
-        switch (mode) {
-        case PRMT_F4E:
-            pick = n + i;
-            break;
-        case PRMT_B4E:
-            pick = (n - i) & 7;
-            break;
-        case PRMT_RC8:
-            pick = n;
-            break;
-        case PRMT_ECL:
-            pick = i > n ? i : n;
-            break;
-        case PRMT_ECR:
-            pick = i < n ? i : n;
-            break;
-        case PRMT_RC16:
-            pick = (n & 1) * 2 + (i & 1);
-            break;
-        default:
-            pick = (s >> (4 * i)) & 15;
-        }
-        uint32_t byte = (uint32_t)(bytes >> (8 * (pick & 7))) & 255;
-        if (pick & 8)
-            byte = byte & 128 ? 255 : 0;
-        r |= byte << (8 * i);
-    }
-    return r;
-}
-THREE(prmt, uint32_t, permuted(x, y, z, in->mode))
+THREE(bfe_u32, uint32_t, uint32_t, uint32_t, uint32_t, field(x, y, z, 32, 0))
+THREE(bfe_s32, uint32_t, uint32_t, uint32_t, uint32_t, field(x, y, z, 32, 1))
+THREE(bfe_u64, uint64_t, uint64_t, uint32_t, uint32_t, field(x, y, z, 64, 0))
+THREE(bfe_s64, uint64_t, uint64_t, uint32_t, uint32_t, field(x, y, z, 64, 1))
+FOUR(bfi32, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, inserted(x, y, z, v, 32))
+FOUR(bfi64, uint64_t, uint64_t, uint64_t, uint32_t, uint32_t, inserted(x, y, z, v, 64))
+THREE(lop3, uint32_t, uint32_t, uint32_t, uint32_t, logic3(x, y, z, (uint32_t)in->immediate))
+THREE(prmt, uint32_t, uint32_t, uint32_t, uint32_t, permuted(x, y, z, in->mode))
 
 /* cvta: between the address of one space and the generic one; the window is in the instruction. */
 ONE(window_add64, uint64_t, uint64_t, x + (uint64_t)in->immediate)

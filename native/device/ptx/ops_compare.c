@@ -1,13 +1,5 @@
 /* Comparisons into predicates, and choices by predicates. */
-#include <float.h>
-#include <math.h>
-
-#include "device/ptx/inner.h"
-
-static inline float ftz(float x)
-{
-    return fabsf(x) < FLT_MIN ? 0.0f : x;
-}
+#include "device/ptx/form.h"
 
 /* Choosing a lane's bit from a table, instead of shifting, is what the compiler can vectorise. */
 static const uint32_t BIT[LANES] = {
@@ -23,7 +15,8 @@ static const uint32_t BIT[LANES] = {
         uint32_t r = 0; \
         EACH(m, T x = a[l]; T y = b[l]; r |= (__VA_ARGS__) ? BIT[l] : 0); \
         set_predicate(w, in->d, m, r); \
-    }
+    } \
+    OP_FORM(name, bool, T, T, , , __VA_ARGS__)
 #define COMPARE_INTEGER(suffix, T) \
     COMPARE(eq_##suffix, T, x == y) \
     COMPARE(ne_##suffix, T, x != y) \
@@ -66,7 +59,8 @@ COMPARE_FLOAT(f64, double, AS_IS)
         const T *a = REG(T, in->a), *b = REG(T, in->b); \
         uint32_t p = PRED(in->c); \
         EACH(m, d[l] = (p >> l) & 1 ? a[l] : b[l]); \
-    }
+    } \
+    OP_FORM(name, T, T, T, bool, , z ? x : y)
 SELECT(selp16, uint16_t)
 SELECT(selp32, uint32_t)
 SELECT(selp64, uint64_t)
@@ -79,7 +73,8 @@ SELECT(selp64, uint64_t)
         const T *a = REG(T, in->a), *b = REG(T, in->b); \
         const C *c = REG(C, in->c); \
         EACH(m, d[l] = c[l] >= 0 ? a[l] : b[l]); \
-    }
+    } \
+    OP_FORM(name, T, T, T, C, , z >= 0 ? x : y)
 SELECT_BY_SIGN(slct32_s32, uint32_t, int32_t)
 SELECT_BY_SIGN(slct64_s32, uint64_t, int32_t)
 SELECT_BY_SIGN(slct32_f32, uint32_t, float)

@@ -1,10 +1,8 @@
 /* Conversions: a table of the common ones as vector loops, and one careful general step for all others. */
 #include <fenv.h>
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
-#include "device/ptx/inner.h"
+#include "device/ptx/form.h"
 
 #define FAST(name, D, S, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
@@ -12,7 +10,8 @@
         D *d = REG(D, in->d); \
         const S *a = REG(S, in->a); \
         EACH(m, S x = a[l]; d[l] = (D)(__VA_ARGS__)); \
-    }
+    } \
+    OP_FORM(name, D, S, , , , __VA_ARGS__)
 
 FAST(s64_of_s32, int64_t, int32_t, x)
 FAST(u64_of_u32, uint64_t, uint32_t, x)

@@ -1,48 +1,7 @@
 /* Floating point of 32 and 64 bits: IEEE operations exact, approximations at least as exact as PTX asks. */
 #include <fenv.h>
-#include <float.h>
-#include <math.h>
 
-#include "device/ptx/inner.h"
-
-static inline float ftz(float x)
-{
-    return fabsf(x) < FLT_MIN ? copysignf(0.0f, x) : x;
-}
-static inline float sat(float x)
-{
-    return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; /* not a number becomes zero */
-}
-static inline float same(float x)
-{
-    return x;
-}
-
-/* One and two NaNs, and the sign of zero, as PTX defines min and max. */
-static inline float min_f(float x, float y)
-{
-    return x != x ? y : y != y ? x : x < y || (x == y && signbit(x)) ? x : y;
-}
-static inline float max_f(float x, float y)
-{
-    return x != x ? y : y != y ? x : x > y || (x == y && signbit(y)) ? x : y;
-}
-static inline double min_d(double x, double y)
-{
-    return x != x ? y : y != y ? x : x < y || (x == y && signbit(x)) ? x : y;
-}
-static inline double max_d(double x, double y)
-{
-    return x != x ? y : y != y ? x : x > y || (x == y && signbit(y)) ? x : y;
-}
-static inline float min_nan(float x, float y)
-{
-    return x != x || y != y ? NAN : min_f(x, y);
-}
-static inline float max_nan(float x, float y)
-{
-    return x != x || y != y ? NAN : max_f(x, y);
-}
+#include "device/ptx/form.h"
 
 #define ONE(name, T, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
@@ -50,21 +9,24 @@ static inline float max_nan(float x, float y)
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a); \
         EACH(m, T x = a[l]; d[l] = (T)(__VA_ARGS__)); \
-    }
+    } \
+    OP_FORM(name, T, T, , , , __VA_ARGS__)
 #define TWO(name, T, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
     { \
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a), *b = REG(T, in->b); \
         EACH(m, T x = a[l]; T y = b[l]; d[l] = (T)(__VA_ARGS__)); \
-    }
+    } \
+    OP_FORM(name, T, T, T, , , __VA_ARGS__)
 #define THREE(name, T, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
     { \
         T *d = REG(T, in->d); \
         const T *a = REG(T, in->a), *b = REG(T, in->b), *c = REG(T, in->c); \
         EACH(m, T x = a[l]; T y = b[l]; T z = c[l]; d[l] = (T)(__VA_ARGS__)); \
-    }
+    } \
+    OP_FORM(name, T, T, T, T, , __VA_ARGS__)
 /* f32 operations exist plain, flushing subnormal numbers, saturating, and both. */
 #define VARIANTS(MAKE, base, OF) \
     MAKE(base##_f32, float, OF(same, same)) \
@@ -117,6 +79,7 @@ static void fma_f32_any(struct warp *w, const struct insn *in, uint32_t m)
     fma_f32(w, in, m);
 }
 #endif
+OP_FORM(fma_f32_any, float, float, float, float, , fmaf(x, y, z))
 
 ONE(neg_f32, float, -x)
 ONE(neg_ftz, float, -ftz(x))

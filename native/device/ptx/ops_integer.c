@@ -1,5 +1,5 @@
 /* Integer arithmetic of 16, 32 and 64 bits. */
-#include "device/ptx/inner.h"
+#include "device/ptx/form.h"
 
 #define ONE(name, D, A, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
@@ -7,14 +7,16 @@
         D *d = REG(D, in->d); \
         const A *a = REG(A, in->a); \
         EACH(m, A x = a[l]; d[l] = (D)(__VA_ARGS__)); \
-    }
+    } \
+    OP_FORM(name, D, A, , , , __VA_ARGS__)
 #define TWO(name, D, A, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
     { \
         D *d = REG(D, in->d); \
         const A *a = REG(A, in->a), *b = REG(A, in->b); \
         EACH(m, A x = a[l]; A y = b[l]; d[l] = (D)(__VA_ARGS__)); \
-    }
+    } \
+    OP_FORM(name, D, A, A, , , __VA_ARGS__)
 #define THREE(name, D, A, C, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
     { \
@@ -22,10 +24,8 @@
         const A *a = REG(A, in->a), *b = REG(A, in->b); \
         const C *c = REG(C, in->c); \
         EACH(m, A x = a[l]; A y = b[l]; C z = c[l]; d[l] = (D)(__VA_ARGS__)); \
-    }
-
-typedef __int128 s128;
-typedef unsigned __int128 u128;
+    } \
+    OP_FORM(name, D, A, A, C, , __VA_ARGS__)
 
 /* Signed overflow wraps in PTX, so sums and products are computed unsigned. */
 TWO(add16, uint16_t, uint16_t, x + y)
@@ -94,10 +94,6 @@ ONE(abs64, uint64_t, int64_t, x < 0 ? 0 - (uint64_t)x : (uint64_t)x)
 THREE(sad_u32, uint32_t, uint32_t, uint32_t, (x < y ? y - x : x - y) + z)
 THREE(sad_s32, uint32_t, int32_t, uint32_t, (x < y ? (uint32_t)y - (uint32_t)x : (uint32_t)x - (uint32_t)y) + z)
 
-static int64_t clamped(int64_t value)
-{
-    return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value;
-}
 TWO(add_sat_s32, uint32_t, int32_t, clamped((int64_t)x + y))
 TWO(sub_sat_s32, uint32_t, int32_t, clamped((int64_t)x - y))
 
