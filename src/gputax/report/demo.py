@@ -120,8 +120,8 @@ def proxy_table(comparison: Comparison) -> Table:
         Column("verdict", "verdict"),
     )
     rows = []
-    for metric in _shown_metrics(comparison):
-        word, tone = WORDS[metric.verdict]
+    shown = _shown_metrics(comparison)
+    for metric in shown:
         rows.append(
             (
                 text_cell(_operation(metric.workload)),
@@ -129,10 +129,10 @@ def proxy_table(comparison: Comparison) -> Table:
                 text_cell(_value(metric.other_value, metric.unit)),
                 Cell(_overhead(metric), metric.overhead_percent),
                 text_cell(DASH if metric.budget is None else f"{metric.budget:g} {metric.budget_unit}"),
-                text_cell(word + (_beside(comparison, metric) or _more_time(comparison, metric)), tone=tone),
+                _verdict(comparison, metric),
             )
         )
-    return Table("demo_proxy", "", columns, tuple(rows))
+    return Table("demo_proxy", "", columns, tuple(rows), notes=_more_time(comparison, shown))
 
 
 def sharing_table(records: Sequence[SharingRecord]) -> Table:
@@ -181,16 +181,17 @@ def _shown_metrics(comparison: Comparison) -> list[ComparedMetric]:
     return list(shown.values())
 
 
-def _beside(comparison: Comparison, shown: ComparedMetric) -> str:
-    """Return which other metric of the operation fails where the shown one does not."""
-    if shown.verdict == "fail":
-        return ""
+def _verdict(comparison: Comparison, shown: ComparedMetric) -> Cell:
+    """Return one short word, so that a row stays one line; a failure of another metric of the operation is named."""
     failing = [
         METRICS[each.metric].title.removesuffix(" latency")
         for each in comparison.metrics
         if each.workload == shown.workload and each.verdict == "fail" and each.metric in METRICS
     ]
-    return f", {' and '.join(failing)} FAIL" if failing else ""
+    if failing and shown.verdict != "fail":
+        return text_cell(f"FAIL ({failing[0]})", tone="fail")
+    word, tone = WORDS[shown.verdict]
+    return text_cell(word, tone=tone)
 
 
 def _operation(workload: str) -> str:
@@ -215,17 +216,21 @@ def _overhead(metric: ComparedMetric) -> str:
     return f"{text} ({low:,.{decimals}f} to {high:,.{decimals}f})"
 
 
-def _more_time(comparison: Comparison, metric: ComparedMetric) -> str:
-    """Return how much longer a verdict would take, where the pairs so far tell."""
-    if metric.verdict == "inconclusive" and metric.seconds_needed is not None:
-        more_s = metric.seconds_needed - float(comparison.settings.get("seconds") or 0.0)
-        return f", ~{duration(more_s)} more" if more_s >= 1.0 else ""
+def _more_time(comparison: Comparison, shown: Sequence[ComparedMetric]) -> tuple[str, ...]:
+    """Return the note that says how much longer the open verdicts would take, where the pairs so far tell."""
+    waits_s = [_more_seconds(comparison, each) for each in shown if _verdict(comparison, each).tone == "inconclusive"]
+    known = [seconds for seconds in waits_s if seconds is not None and seconds >= 1.0]
+    return (f"undecided: about {duration(max(known))} more would decide.",) if known else ()
+
+
+def _more_seconds(comparison: Comparison, metric: ComparedMetric) -> float | None:
+    if metric.seconds_needed is not None:
+        return metric.seconds_needed - float(comparison.settings.get("seconds") or 0.0)
     series = next((each for each in comparison.pair_series if each.workload == metric.workload), None)
-    if metric.verdict != "inconclusive" or not metric.pairs or not metric.pairs_needed or not series:
-        return ""
+    if not metric.pairs or not metric.pairs_needed or not series:
+        return None
     took_s = series.time_s[-1] - series.time_s[0] if series.time_s else 0.0
-    more_s = took_s * (metric.pairs_needed / metric.pairs - 1.0)
-    return f", ~{duration(more_s)} more" if more_s >= 1.0 else ""
+    return took_s * (metric.pairs_needed / metric.pairs - 1.0)
 
 
 def _row(record: SharingRecord, technique: str, tenants: int) -> SharedRow | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 
-from gputax.report.demo import DemoResults, demo_tables, headline, machine_lines, proxy_table, sharing_table
+from gputax.report.demo import TYPICAL, DemoResults, demo_tables, headline, machine_lines, proxy_table, sharing_table
 from gputax.report.exporters.console_text import Screen
 from gputax.results.documents.comparison import Resolution
 from tests.builders.documents import benchmark, comparison, metric, record, series, side
@@ -85,8 +85,8 @@ def test_batches_share_a_row_and_an_invalid_cell_says_so() -> None:
 
 def test_an_operation_is_shown_by_its_median_and_a_copy_by_its_rate() -> None:
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in proxy_table(PROXY).rows}
-    assert rows["typical operation"] == ["136 µs", "140 µs", "+2.6 % (1.4 to 3.8)", "5 %", "PASS, p99 FAIL"]
-    assert rows["kernel launch"][-1] == "undecided, ~4 min more"
+    assert rows["typical operation"] == ["136 µs", "140 µs", "+2.6 % (1.4 to 3.8)", "5 %", "FAIL (p99)"]
+    assert rows["kernel launch"][-1] == "undecided"
     assert rows["copy 100 MB in"][:2] == ["4.4 GB/s", "4.3 GB/s"]
 
 
@@ -103,5 +103,39 @@ def test_a_part_that_was_skipped_has_no_table() -> None:
 
 def test_a_median_that_passes_does_not_hide_another_metric_that_fails() -> None:
     rows = {row[0].text: row[-1].text for row in proxy_table(PROXY).rows}
-    assert rows["typical operation"] == "PASS, p99 FAIL"
+    assert rows["typical operation"] == "FAIL (p99)"
     assert rows["copy 100 MB in"] == "PASS"
+
+
+def test_what_is_open_says_below_the_table_how_much_longer_it_takes() -> None:
+    assert proxy_table(PROXY).notes == ("undecided: about 4 min more would decide.",)
+    decided = PROXY.model_copy(update={"metrics": [each for each in PROXY.metrics if each.verdict == "pass"]})
+    assert proxy_table(decided).notes == ()
+
+
+def test_a_row_is_one_line_whatever_the_verdicts_and_intervals_are() -> None:
+    """On a busy machine every operation is undecided or fails by two metrics, with intervals of three digits."""
+    rows = [
+        metric(
+            other="bare+proxy",
+            percent=142.0,
+            workload=workload,
+            metric=kind,
+            unit="ms",
+            base_value=130.5,
+            other_value=133.8,
+            verdict=verdict,
+            ci95_percent=(-111.4, 180.9),
+            budget=5.0,
+            budget_unit="%",
+            seconds_needed=900.0,
+        )
+        for workload in TYPICAL
+        for kind, verdict in (("latency_p50", "inconclusive"), ("latency_mean", "fail"), ("latency_p99", "fail"))
+    ]
+    table = proxy_table(PROXY.model_copy(update={"metrics": rows}))
+    stream = io.StringIO()
+    Screen(stream, 80).table(table)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == len(TYPICAL) + 2
+    assert all("FAIL (mean)" in line and "+142 % (-111 to 181)" in line for line in lines[2:])
