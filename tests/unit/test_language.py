@@ -24,6 +24,7 @@ HABITS: dict[str, tuple[str, int]] = {
     r"\bso many (seconds|bytes|times)\b": ("N seconds", 0),
     r"\b(brings?|brought) [^.\n]*\bhome\b": ("download, collect", 0),
     r"\bnames nothing\b": ("is empty", 0),
+    r"(?<![`\"'_=-])\binconclusive\b(?![`\"'_-])": ("undecided; `inconclusive` is the value in documents", 0),
     r"\bwithout that it were\b": ("otherwise this would be", 0),
 }
 

@@ -64,7 +64,7 @@ def compare(
     Reads our result directories, LoadGen's output, older benchmark_results.json, texts such as `Throughput: 6,977
     ops/sec`, and saved pod logs. `k8s=FILE` says what a file is, where neither its name nor an `Environment:` line
     does. A file that does not fit is skipped with a warning. Unpaired, so weaker than `gputax duet`. Exit code 0: all
-    pass; 6: a budget is exceeded; 7: something is inconclusive, not comparable, skipped or was not measured.
+    pass; 6: a budget is exceeded; 7: something is undecided, not comparable, skipped or was not measured.
     """
     wanted_budgets(budgets, suite)  # a wrong budget is refused before anything is read
     out = Path(target) if target else None

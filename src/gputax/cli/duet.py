@@ -69,7 +69,7 @@ def duet(
 ) -> int:  # fmt: skip
     """Measure what B costs over A: pairs in random order, an interval, and a verdict against the budget.
 
-    Exits with 0 (pass), 5 (the machine was disturbed), 6 (over budget) or 7 (inconclusive).
+    Exits with 0 (pass), 5 (the machine was disturbed), 6 (over budget) or 7 (undecided).
     """
     from gputax import api
     from gputax.places import refuse_unknown

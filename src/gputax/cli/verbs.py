@@ -100,7 +100,7 @@ def app(context: click.Context, /, debug: bool) -> None:
     """What does each layer between a model and its GPU cost?
 
     Results go to stdout, progress to stderr. Exit codes: 0 ok, 1 error, 2 usage, 3 preflight failed, 4 some cells
-    failed, 5 results invalid or disturbed, 6 budget exceeded, 7 inconclusive, 130 interrupted.
+    failed, 5 results invalid or disturbed, 6 budget exceeded, 7 undecided, 130 interrupted.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

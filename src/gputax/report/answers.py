@@ -252,8 +252,8 @@ def _layer_row(answer: LayerAnswer) -> tuple[Cell, ...]:
 
 def _tally(pair: Pair) -> str:
     said = [wording.said(row.metric) for row in pair.rows]
-    counts = {verdict: said.count(verdict) for verdict in (*SEVERITY, wording.NOT_JUDGED)}
-    tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    words = (*(wording.WORDS[verdict] for verdict in SEVERITY), wording.NOT_JUDGED)
+    tally = ", ".join(f"{said.count(word)} {word}" for word in words if word in said)
     return f"of {wording.counted(len(pair.rows), 'metric')}: {tally}" if len(pair.rows) > 1 else ""
 
 

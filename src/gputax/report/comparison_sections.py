@@ -19,8 +19,7 @@ from gputax.results.documents.comparison import PairSeries
 from gputax.results.importers.source import UNNAMED
 
 OVERHEAD_CAPTION = (
-    "Dot: the overhead. Pale bar: its 95 % interval. Dark tick: the budget. Green: pass, red: fail, "
-    "amber: inconclusive."
+    "Dot: the overhead. Pale bar: its 95 % interval. Dark tick: the budget. Green: pass, red: fail, amber: undecided."
 )
 WATERFALL_CAPTION = (
     "Each bar begins where the layer below it ends and is as long as its own cost; the thin line is that cost's 95 % "

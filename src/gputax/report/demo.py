@@ -11,7 +11,8 @@ from gputax.plan.metrics import METRICS
 from gputax.plan.micro import OPERATIONS
 from gputax.plan.techniques import TECHNIQUES
 from gputax.plan.workloads import workload_facts
-from gputax.report.model import Cell, Column, Table, Tone, text_cell
+from gputax.report.model import Cell, Column, Table, text_cell
+from gputax.report.wording import WORDS
 from gputax.results.documents.comparison import ComparedMetric, Comparison, Resolution
 from gputax.results.documents.run import Benchmark, RunRecord
 from gputax.results.documents.sharing import SharedRow, SharingRecord
@@ -24,12 +25,8 @@ TYPICAL = {
     "micro:copy-in-100MB": "copy 100 MB in",
     "micro:copy-out-100MB": "copy 100 MB out",
 }
-WORDS: dict[str, tuple[str, Tone]] = {
-    "pass": ("PASS", "pass"),
-    "fail": ("FAIL", "fail"),
-    "inconclusive": ("undecided", "inconclusive"),
-    "not comparable": ("not comparable", "not comparable"),
-}
+# What a reader must not miss is in capitals, as DISTURBED and INVALID are.
+LOUD = ("pass", "fail")
 
 
 @dataclass(frozen=True)
@@ -190,8 +187,8 @@ def _verdict(comparison: Comparison, shown: ComparedMetric) -> Cell:
     ]
     if failing and shown.verdict != "fail":
         return text_cell(f"FAIL ({failing[0]})", tone="fail")
-    word, tone = WORDS[shown.verdict]
-    return text_cell(word, tone=tone)
+    word = WORDS[shown.verdict]
+    return text_cell(word.upper() if shown.verdict in LOUD else word, tone=shown.verdict)
 
 
 def _operation(workload: str) -> str:

@@ -141,9 +141,9 @@ def cell_rows(cells: Sequence[Measured]) -> tuple[str, list[OverviewRow]]:
 def _label(benchmark: Benchmark) -> tuple[str, Tone]:
     """Return what a reader must know before the number: that it is not valid, or was disturbed."""
     if not benchmark.valid:
-        return wording.marked("fail").replace("fail", "not valid"), "fail"
+        return f"{wording.MARKS['fail']} not valid", "fail"
     if benchmark.disturbed:
-        return wording.marked("inconclusive").replace("inconclusive", "disturbed"), "inconclusive"
+        return f"{wording.MARKS['inconclusive']} disturbed", "inconclusive"
     return "", ""
 
 

@@ -19,16 +19,10 @@ from gputax.report.charts.overview import LONGEST_LINE, shortened
 from gputax.report.grouping import Compared, Pair
 from gputax.report.model import Fact, KeyNumber, OverviewRow
 from gputax.report.sources import ComparisonSource
-from gputax.results.documents.comparison import ComparedMetric, Resolution, Verdict
+from gputax.results.documents.comparison import ComparedMetric, Resolution
 from gputax.results.importers.source import UNNAMED
 from gputax.text import percent
 
-VERDICT_WORDS: dict[Verdict, str] = {
-    "pass": "pass",
-    "fail": "fail",
-    "inconclusive": "undecided",
-    "not comparable": "not comparable",
-}
 LAYER_NAMES = {"proxy": "GPU proxy", "container": "Container", "k8s": "Kubernetes", "xen": "Xen"}
 
 
@@ -70,7 +64,7 @@ def _single_title(answer: LayerAnswer) -> str:
     cost = wording.short_overhead(metric)
     if cost == wording.DASH:
         return f"Undecided: what {name} costs over {answer.pair.base.label}"
-    return f"{name} {_cost_words(cost, answer)}: {VERDICT_WORDS[metric.verdict]}{_others(answer)}"
+    return f"{name} {_cost_words(cost, answer)}: {wording.WORDS[metric.verdict]}{_others(answer)}"
 
 
 def _cost_words(cost: str, answer: LayerAnswer) -> str:
@@ -91,7 +85,7 @@ def _others(answer: LayerAnswer) -> str:
     if not answer.hidden:
         return ""
     count = sum(row.metric.verdict == answer.verdict and row.metric.decides for row in answer.pair.rows)
-    verb = {"fail": "fails" if count == 1 else "fail"}.get(answer.verdict, VERDICT_WORDS[answer.verdict])
+    verb = {"fail": "fails" if count == 1 else "fail"}.get(answer.verdict, wording.WORDS[answer.verdict])
     return f"; {wording.counted(count, 'metric')} {verb}"
 
 
@@ -120,7 +114,7 @@ def layer_rows(answers: Sequence[LayerAnswer]) -> tuple[str, list[OverviewRow]]:
                 high=high,
                 text=f"{cost.removesuffix(' (no interval)')} {wording.MARKS[metric.verdict]} {_verdict_words(metric)}",
                 tip=f"{name}, {metric_words(answer.typical)}: {wording.metric_overhead(metric)}, "
-                f"budget {wording.budget(metric)}, {metric.verdict}{f'; {worst}' if worst else ''}",
+                f"budget {wording.budget(metric)}, {wording.WORDS[metric.verdict]}{f'; {worst}' if worst else ''}",
                 mark=budget,
                 tone=metric.verdict,
                 beside=beside,
@@ -137,7 +131,7 @@ def _verdict_words(metric: ComparedMetric) -> str:
     """Return the verdict; of what has no interval, where its value lies."""
     if metric.by_value and metric.ci95_percent is None and metric.ci95_absolute is None:
         return metric.by_value.replace(" budget", "")
-    return VERDICT_WORDS[metric.verdict]
+    return wording.WORDS[metric.verdict]
 
 
 def worst_line(answer: LayerAnswer, longest: int) -> str:
@@ -146,7 +140,7 @@ def worst_line(answer: LayerAnswer, longest: int) -> str:
     if answer.decisive is answer.typical:
         return f"the worst of {count} metrics" if count > 1 else ""
     cost = wording.short_overhead(metric)
-    end = ("" if cost == wording.DASH else f" {cost}") + f", {VERDICT_WORDS[metric.verdict]}"
+    end = ("" if cost == wording.DASH else f" {cost}") + f", {wording.WORDS[metric.verdict]}"
     begin = f"{wording.MARKS[metric.verdict]} worst of {count}: "
     return begin + shortened(_short_words(answer.decisive), longest - len(begin) - len(end)) + end
 

@@ -145,7 +145,7 @@ def said(metric: ComparedMetric) -> str:
         return f"{wording.MARKS[metric.verdict]} differs"
     if metric.verdict != "inconclusive":
         return wording.marked(metric.verdict)
-    return f"{wording.MARKS[metric.verdict]} {by_value(metric) or 'undecided'}"
+    return f"{wording.MARKS[metric.verdict]} {by_value(metric) or wording.WORDS[metric.verdict]}"
 
 
 def by_value(metric: ComparedMetric) -> str:

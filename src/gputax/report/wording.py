@@ -45,6 +45,13 @@ REPEATS_NOTE = "The interval covers how much repeats differ, and a steady trend 
 PAIRED_NOTE = (
     "In pairs, the overhead of a mean or a median is computed from each pair's ratio, not from the two columns."
 )
+# Documents store `inconclusive`, as the first version did; people read "undecided".
+WORDS: dict[Verdict, str] = {
+    "pass": "pass",
+    "fail": "fail",
+    "inconclusive": "undecided",
+    "not comparable": "not comparable",
+}
 MARKS: dict[Verdict, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not comparable": "≠"}
 
 
@@ -131,12 +138,12 @@ def evident(metric: ComparedMetric) -> bool:
 def said(metric: ComparedMetric) -> str:
     """Return the verdict in words; what the exit code passes over must not look as if it had decided it."""
     refused = metric.verdict == "inconclusive" and finite(metric.overhead_percent) is None
-    return NOT_JUDGED if refused and not metric.decides else metric.verdict
+    return NOT_JUDGED if refused and not metric.decides else WORDS[metric.verdict]
 
 
 def marked(verdict: Verdict) -> str:
     """Return the verdict with its mark, so that colour is never the only sign."""
-    return f"{MARKS[verdict]} {verdict}"
+    return f"{MARKS[verdict]} {WORDS[verdict]}"
 
 
 def metric_title(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Pass, fail or inconclusive: an estimate compared with its budget, by one-sided 95 % bounds."""
+"""Pass, fail or undecided: an estimate compared with its budget, by one-sided 95 % bounds."""
 
 from __future__ import annotations
 

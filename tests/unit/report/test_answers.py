@@ -66,7 +66,7 @@ def test_a_refused_percentile_decides_nothing_while_others_have_numbers() -> Non
     undecided = "Undecided what k8s+proxy costs over bare: p99 needs 662."
     assert sentence(no_p99) == undecided
     assert sentence(metric(), p99(**refused)).endswith(
-        "within its budget of 5 %. Worst: p99 latency of resnet50 server b8, ? inconclusive: p99 needs 662."
+        "within its budget of 5 %. Worst: p99 latency of resnet50 server b8, ? undecided: p99 needs 662."
     ), "a budget names it"
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from gputax.errors import GputaxError, ResultsError, UsageError
 from gputax.report import output, svg
 from gputax.report.exporters import html_page
 from gputax.report.model import Report
-from gputax.report.output import FORMATS, SUFFIXES, format_of, is_ours, report_text, save_report
+from gputax.report.output import FORMATS, SUFFIXES, Format, format_of, is_ours, report_text, save_report
 from gputax.report.story import build_report
 from gputax.results.documents.run import RECORD_NAME
 from tests.builders.documents import comparison, metric, run_source, sources
@@ -72,6 +73,26 @@ def test_the_first_chart_is_a_picture_of_its_own(report: Report) -> None:
     assert text.startswith("<!-- gputax report -->\n<svg ")
     assert "not a GPU" in text
     assert text == report_text(report, "svg"), "the same results give the same bytes"
+
+
+@pytest.mark.parametrize("kind", ["table", "markdown", "html", "svg"])
+def test_people_read_undecided(kind: Format) -> None:
+    """Two rows each: open with an interval, refused without one, in a duet and in a comparison of runs."""
+    if kind == "svg":
+        pytest.importorskip("vl_convert", reason="charts need vl-convert-python")
+    wide = metric(verdict="inconclusive", ci95_percent=(-4.0, 9.0), pairs_needed=400)
+    refused = metric(metric="latency_p90", verdict="inconclusive", percent=None, reason="p90 needs 64")
+    single = metric(other="k8s", verdict="inconclusive", paired=False, repeats=(1, 1), by_value="over budget by value")
+    text = report_text(build_report(sources(comparison(wide, refused), comparison(single))), kind)
+    shown = re.sub(r"<style.*?</style>|tone-inconclusive|--inconclusive", "", text, flags=re.DOTALL)
+    assert "undecided" in shown
+    assert "inconclusive" not in shown
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_data_keeps_the_value_of_the_stored_documents(kind: Format) -> None:
+    text = report_text(build_report(sources(comparison(metric(verdict="inconclusive")))), kind)
+    assert "inconclusive" in text
 
 
 def test_without_a_number_there_is_no_picture() -> None:

@@ -60,7 +60,7 @@ def test_pairs_and_what_is_still_needed() -> None:
 
 def test_every_verdict_has_a_mark_beside_its_colour() -> None:
     assert [wording.marked(verdict) for verdict in wording.MARKS] == [
-        "✓ pass", "✗ fail", "? inconclusive", "≠ not comparable",
+        "✓ pass", "✗ fail", "? undecided", "≠ not comparable",
     ]  # fmt: skip
 
 

@@ -55,12 +55,12 @@ class Question:
     budgets: dict[str, Budget]
     claim: str
     named: frozenset[str] = frozenset()
-    """The metrics named by a budget: with too few samples they are inconclusive instead of omitted."""
+    """The metrics named by a budget: with too few samples they are undecided instead of omitted."""
     bandwidth: str = ""
     """The metric that replaces the mean if a run moves `bytes_per_run`: the same time, in GB/s."""
     bytes_per_run: int = 0
     doubt: str = ""
-    """Why the difference may not come from the layer; then the verdict is inconclusive."""
+    """Why the difference may not come from the layer; then the verdict is undecided."""
     risks: Risks = field(default_factory=Risks)
     """Of the bounds; smaller where the duet may look several times."""
     control: Resolution | None = None

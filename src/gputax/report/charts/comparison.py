@@ -66,6 +66,7 @@ def _step_row(step: Step) -> dict[str, Any]:
     low, high = wording.known_bounds(step.end_ci95, "%")
     cost = wording.overhead(step.own_percent, step.own_ci95, "%")
     mark = f" {wording.MARKS[step.verdict]}" if step.verdict else " derived"
+    verdict = wording.WORDS[step.verdict] if step.verdict else "derived from two comparisons"
     return {
         "layer": step.label,
         "parent": step.parent,
@@ -76,7 +77,7 @@ def _step_row(step: Step) -> dict[str, Any]:
         "right": max(value for value in (step.start_percent, step.end_percent, high) if value is not None),
         "text": cost.split(" (")[0] + mark,
         "colour": tone_colour(step.verdict),
-        "tip": f"{step.label} on top of {step.parent}: {cost}, {step.verdict or 'derived from two comparisons'}",
+        "tip": f"{step.label} on top of {step.parent}: {cost}, {verdict}",
     }
 
 
@@ -150,7 +151,8 @@ def _row(label: str, row: Compared) -> dict[str, Any]:
         "high": high,
         "budget": budget,
         "colour": tone_colour(metric.verdict),
-        "tip": f"{spoken}: {wording.metric_overhead(metric)}, budget {wording.budget(metric)}, {metric.verdict}",
+        "tip": f"{spoken}: {wording.metric_overhead(metric)}, budget {wording.budget(metric)}, "
+        f"{wording.WORDS[metric.verdict]}",
     }
 
 

@@ -53,7 +53,7 @@ class ComparedMetric(Document):
     budget_source: str | None = None
     verdict: Verdict
     by_value: ByValue | None = Field(
-        default=None, description="for inconclusive: on which side of the budget the value lies, without its spread"
+        default=None, description="for `inconclusive`: on which side of the budget the value lies, without its spread"
     )
     reason: str
     decides: bool = Field(
