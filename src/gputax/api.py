@@ -195,17 +195,16 @@ def duet_request(
     from gputax.measure.duet.request import DuetRequest
     from gputax.measure.duet.sides import SideSpec
     from gputax.places import refuse_unknown
-    from gputax.plan.driver import refuse_driver_contradictions
+    from gputax.plan.driver import chosen_engine, refuse_driver_contradictions
     from gputax.plan.engines import waiting_passively
     from gputax.plan.metrics import METRICS
-    from gputax.plan.micro import engine_for
     from gputax.plan.suites import wanted_budgets
 
     for name in (a, b):
         refuse_unknown(name)
     device, precision, scenario = device_named(device), precision_named(precision), scenario_named(scenario)
     workloads = _duet_workloads((workload,) if isinstance(workload, str) else tuple(workload), scenario)
-    engine = engine_for(workloads[0], engine)
+    engine = chosen_engine(workloads[0], engine, (a, b), device, str(libcuda))
     batch = {"single-stream": 1, "multi-stream": MULTI_STREAM_SAMPLES_PER_QUERY}.get(scenario, batch)
     wanted = wanted_budgets(budgets, suite)
     by_metric = {name: wanted.for_metric(a, b, name) for name in METRICS}
@@ -276,14 +275,14 @@ def resolution(
     from gputax.measure.duet.execution import machine_resolution
     from gputax.measure.duet.sides import SideSpec
     from gputax.places import refuse_unknown
-    from gputax.plan.driver import refuse_driver_contradictions
+    from gputax.plan.driver import chosen_engine, refuse_driver_contradictions
     from gputax.plan.engines import waiting_passively
-    from gputax.plan.micro import engine_for
     from gputax.plan.workloads import workload_facts
 
     refuse_unknown(environment)
     workload_facts(workload)
-    setup = Setup(workload, engine=waiting_passively(engine_for(workload, engine)), sample_count=32, max_batch=1)
+    engine = waiting_passively(chosen_engine(workload, engine, (environment,)))
+    setup = Setup(workload, engine=engine, sample_count=32, max_batch=1)
     refuse_driver_contradictions(environment, setup)
     return machine_resolution(SideSpec(environment, environment, setup), max_time_s, say, on_pair)
 
@@ -374,9 +373,10 @@ def share_plan(
     beside_neighbours: bool = False,
 ) -> SharePlan:
     """Return the plan of a sharing experiment, or raise if it is invalid."""
+    from gputax.plan.driver import chosen_engine
     from gputax.plan.engines import SYNONYMS as ENGINE_SYNONYMS
     from gputax.plan.engines import USER_ENGINES, parse_engine
-    from gputax.plan.micro import engine_for, expanded
+    from gputax.plan.micro import expanded
     from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, SharePlan
     from gputax.plan.workloads import workload_facts
 
@@ -388,7 +388,8 @@ def share_plan(
     name = engine.partition(":")[0]
     if name not in ("", *USER_ENGINES):
         raise unknown_name("engine", name, USER_ENGINES, ENGINE_SYNONYMS)
-    engine = engine_for(workloads[0], engine)
+    behind = ("bare+proxy",) if named == ("proxy",) else ()
+    engine = chosen_engine(workloads[0], engine, behind, device, str(libcuda))
     parse_engine(engine)
     count = tuple(tenants) or DEFAULT_TENANTS
     if beside_neighbours and count not in (DEFAULT_TENANTS, BESIDE):

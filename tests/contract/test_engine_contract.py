@@ -21,6 +21,7 @@ from gputax.worker.engines.driver import verified_device
 from gputax.worker.engines.engine import Engine, EngineRequest
 from gputax.worker.engines.onnx import choose_provider, verified_provider
 from gputax.worker.samples import SampleArea
+from tests.builders.small_models import small_classifier
 
 MAX_BATCH = 4
 HAS_TORCH = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("transformers") is not None
@@ -28,7 +29,11 @@ CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "Tensorrt
 
 
 # Engines that do not run a model on the CPU: workload and device that stand for them here.
-OTHERS = {"driver": ("micro:operation", "software"), "neighbour": ("neighbour:compute", "cpu")}
+OTHERS = {
+    "driver": ("micro:operation", "software"),
+    "neighbour": ("neighbour:compute", "cpu"),
+    "tinygrad": ("resnet50", "software"),
+}
 
 
 def request(spec: str, **changes: Any) -> EngineRequest:
@@ -57,18 +62,27 @@ ENGINES = [pytest.param(name, marks=pytest.mark.torch) if name == "torch" else n
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def loaded(request: pytest.FixtureRequest) -> Iterator[tuple[str, Engine, SampleArea]]:
+def loaded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Engine, SampleArea]]:
     name = request.param
     if name == "torch" and not HAS_TORCH:
         pytest.skip("torch and transformers are not installed (make test-torch installs them)")
-    if name == "driver":
+    changes: dict[str, Any] = {}
+    if name in ("driver", "tinygrad"):
         # An environment leads the loader to it before the process starts; here the library is simply there first.
         ctypes.CDLL(str(native_part(SOFTWARE_DEVICE)), mode=ctypes.RTLD_GLOBAL)
-    engine = load_engine(name, globals()["request"](name))
-    area = SampleArea(engine.adapt_inputs(inputs(name)), MAX_BATCH)
-    engine.load_samples(area.arrays)
-    yield name, engine, area
-    engine.close()
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "tinygrad":
+            # ResNet-50 takes 16 s on the interpreter; and captures must not be kept with the user's models.
+            folder = tmp_path_factory.mktemp("models")
+            patch.setenv("GPUTAX_MODELS", str(folder))
+            changes = {"weights": str(small_classifier(folder / "small.onnx"))}
+        engine = load_engine(name, globals()["request"](name, **changes))
+        area = SampleArea(engine.adapt_inputs(inputs(name)), MAX_BATCH)
+        engine.load_samples(area.arrays)
+        yield name, engine, area
+        engine.close()
 
 
 class TestEngine:
@@ -230,6 +244,7 @@ def test_a_provider_that_gave_way_while_loading_is_an_error() -> None:
         ("synthetic", {"device": "cuda"}, PreflightError),
         ("onnx", {"device": "software"}, UsageError),
         ("driver", {"workload": "resnet50"}, UsageError),
+        ("tinygrad", {"device": "cpu"}, UsageError),
     ],
 )
 def test_what_cannot_be_had_is_refused_before_any_load(spec: str, changes: dict[str, Any], kind: type) -> None:

@@ -19,9 +19,9 @@ from gputax.cli.options import Verb, as_json, options, own, seconds, variable_op
 from gputax.cli.progress import Line
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import Setup, absolute, device_named, precision_named
-from gputax.plan.driver import driver_choice, refuse_driver_contradictions
+from gputax.plan.driver import chosen_engine, driver_choice, refuse_driver_contradictions
 from gputax.plan.engines import waiting_passively
-from gputax.plan.micro import MICRO, OPERATIONS, engine_for
+from gputax.plan.micro import MICRO, OPERATIONS
 from gputax.plan.options import TENANTS, declared
 from gputax.plan.techniques import SYNONYMS, TECHNIQUES
 from gputax.plan.workloads import WORKLOADS, workload_facts
@@ -50,7 +50,7 @@ _TIMES_NS = {"us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 @click.command(cls=Verb)
 @options(
     declared("workload", help=f"One of {', '.join(WORKLOADS)}, {MICRO}:OPERATION.", default="yolos-small"),
-    declared("engine", help="onnx, torch, synthetic or driver, with :KEY=VALUE,… [default: onnx]"),
+    declared("engine", help="onnx, torch, tinygrad, synthetic or driver, with :KEY=VALUE,… [default: onnx]"),
     declared("device"),
     declared("batch", help="Samples of one run."),
     declared("precision"),
@@ -106,7 +106,7 @@ def _plan(chosen: dict[str, Any]) -> TenantPlan:
     workload_facts(workload)
     setup = Setup(
         workload,
-        engine=waiting_passively(engine_for(workload, chosen["engine"])),
+        engine=waiting_passively(chosen_engine(workload, chosen["engine"], device=chosen["device"])),
         device=chosen["device"],
         precision=chosen["precision"],
         threads=chosen["threads"],

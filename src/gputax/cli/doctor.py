@@ -15,9 +15,8 @@ from gputax.doctor.machine import Finding, Status, diagnose, inspect_disk
 from gputax.doctor.software import native_facts
 from gputax.errors import GputaxError, PreflightError
 from gputax.places import ENVIRONMENTS, Places, environment_named, refuse_unknown
-from gputax.plan.driver import DriverChoice
+from gputax.plan.driver import DriverChoice, chosen_engine
 from gputax.plan.environment import K8S, EnvironmentName
-from gputax.plan.micro import engine_for
 from gputax.plan.options import EnvironmentOptions, declared
 from gputax.text import counted, duration, percent
 from gputax.worker.workloads.model_store import models_folder
@@ -38,7 +37,7 @@ COLOURS: dict[Status, str] = {"ok": "", "warn": "yellow", "fail": "red"}
     declared("out", help="Directory for results.", default="results", show_default=True),
     own("resolution", "Measure A against A: the smallest overhead this machine can resolve.", False, short=True),
     declared("workload", help="With --resolution: what runs."),
-    declared("engine", help="With --resolution: what executes it. [default: onnx; micro: driver]"),
+    declared("engine", help="With --resolution: what executes it. [default: onnx; micro: driver; proxy: tinygrad]"),
     own("max-time", "With --resolution: seconds.", 30.0, least=3, short=True, show_default=True),
     as_json("Write findings and facts as JSON."),
     declared("device", help="k8s: cuda requests a GPU."),
@@ -151,7 +150,7 @@ def _show_resolution(environment: str, workload: str, engine: str, max_time: flo
     from gputax.report.exporters.console_text import Screen
 
     screen = Screen(sys.stdout)
-    for line in sentences(found, environment, workload, engine_for(workload, engine)):
+    for line in sentences(found, environment, workload, chosen_engine(workload, engine, (environment,))):
         screen.say(line)
 
 

@@ -13,6 +13,7 @@ from gputax.cli.options import Verb, as_json, command_text, names, options, own,
 from gputax.errors import Interrupted, UsageError
 from gputax.plan.budgets import parse_budgets, unused_scopes
 from gputax.plan.cells import SCENARIOS
+from gputax.plan.driver import engine_note
 from gputax.plan.micro import known_names
 from gputax.plan.options import BUDGET_SUITE, PLACE, SETUP, VERDICT, declared
 from gputax.plan.workloads import SYNONYMS, WORKLOADS
@@ -34,7 +35,7 @@ LACKING = ("unfinished", "failed-cell", "skipped-file")
     declared("workload"),
     declared("scenario", help=f"One of {', '.join(SCENARIOS)}.", default="single-stream", show_default=True),
     declared("batch", help="Batch of offline and saturate.", short=False),
-    declared("engine", help="Engine of both sides, with :KEY=VALUE,… [default: onnx; micro: driver]"),
+    declared("engine", help="Engine of both sides, with :KEY=VALUE,… [default: onnx; micro: driver; proxy: tinygrad]"),
     own("engine-b", "Another engine for B, to measure the difference between engines.", group=SETUP),
     declared("device"),
     declared("libcuda"),
@@ -88,6 +89,8 @@ def duet(
     )
     for notice in unused_scopes(parse_budgets(chosen["budgets"]), [(a, b)]):
         click.echo(f"gputax: {notice.text}", err=True)
+    if note := engine_note(request.a.setup.engine, chosen["engine"]):
+        click.echo(f"gputax: {note}", err=True)
     # Imported here: numpy and pydantic are not needed to refuse a wrong command line.
     from gputax.cli.progress import Progress, look_first
     from gputax.measure.duet.pairs import INTERRUPTED

@@ -12,6 +12,7 @@ from gputax.cli.options import Verb, as_json, counts, listed, names, once, optio
 from gputax.errors import UsageError
 from gputax.places import ENVIRONMENTS, refuse_unknown
 from gputax.plan.cells import SCENARIOS, Cell, scenario_named
+from gputax.plan.driver import engine_note
 from gputax.plan.micro import MICRO, known_names
 from gputax.plan.options import OUTPUT, SERVER, SETUP, EnvironmentOptions, declared
 from gputax.plan.suites import load_plan
@@ -102,6 +103,8 @@ def run(
         cells = load_plan(suite, environment=environment, **picked, **chosen)
     if dry_run:
         return _show_plan(cells, repeats, as_json)
+    for note in {engine_note(cell.setup.engine, chosen["engine"] or like) for cell in cells} - {""}:
+        click.echo(f"gputax: {note}", err=True)
     # Imported here: pydantic, numpy and rich are not needed to refuse a wrong command line.
     from gputax import api
     from gputax.cli.progress import Progress, look_first

@@ -61,7 +61,9 @@ _TENANTS = ",".join(map(str, DEFAULT_TENANTS))
         default="",
         show_default=False,
     ),
-    declared("engine", help="onnx, torch, synthetic or driver, with :KEY=VALUE,… [default: onnx]"),
+    declared(
+        "engine", help="onnx, torch, tinygrad, synthetic or driver, with :KEY=VALUE,… [default: onnx; proxy: tinygrad]"
+    ),
     declared("device"),
     declared("precision"),
     declared("threads", help="CPU threads of each. [default: its share]"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gputax.errors import UsageError
 from gputax.plan.cells import Setup
-from gputax.plan.engines import parse_engine
+from gputax.plan.engines import DRIVER_MODEL_ENGINE, ENGINES, parse_engine
 from gputax.plan.environment import PROXY, EnvironmentName
-from gputax.plan.micro import ENGINE
+from gputax.plan.micro import ENGINE, engine_for, is_micro
 
 # The software device says so in its own name, directly and behind the proxy; none of its numbers can pass for a GPU's.
 SOFTWARE_DEVICE_NAME = "gputax software device"
@@ -26,9 +27,29 @@ class DriverChoice:
     """Whether the program calls the driver at all: an engine on the CPU does not."""
 
 
+def chosen_engine(
+    workload: str, given: str, environments: Iterable[str] = (), device: str = "auto", libcuda: str = ""
+) -> str:
+    """Return the given engine, else the default; a model that must go through the driver gets the engine that does."""
+    if given or is_micro(workload):
+        return engine_for(workload, given)
+    behind_proxy = any(PROXY in EnvironmentName.parse(name).layers for name in environments)
+    return DRIVER_MODEL_ENGINE if behind_proxy or device == "software" or libcuda else engine_for(workload, given)
+
+
+def engine_note(engine: str, given: str) -> str:
+    """Return what to print where the engine was chosen because of the driver; nothing otherwise."""
+    if given or parse_engine(engine).name != DRIVER_MODEL_ENGINE:
+        return ""
+    return (
+        f"engine {DRIVER_MODEL_ENGINE} chosen: models reach the GPU proxy, the software device and --libcuda only "
+        "through the CUDA driver API"
+    )
+
+
 def driver_choice(setup: Setup) -> DriverChoice:
     """Return the driver that a worker with this setup needs."""
-    return DriverChoice(setup.device, setup.libcuda, needed=parse_engine(setup.engine).name == ENGINE)
+    return DriverChoice(setup.device, setup.libcuda, needed=ENGINES[parse_engine(setup.engine).name].uses_driver)
 
 
 def share_a_worker(one: Setup, other: Setup) -> bool:
@@ -40,21 +61,22 @@ def share_a_worker(one: Setup, other: Setup) -> bool:
 def refuse_driver_contradictions(environment: str, setup: Setup) -> None:
     """Reject a layer or a library that the engine does not use, because it cannot be measured."""
     engine = parse_engine(setup.engine).name
-    if engine == ENGINE:
+    if ENGINES[engine].uses_driver:
         if setup.device == "cpu":
             raise UsageError(
-                "the engine driver has no CPU device", next_step="use --device software, cuda or auto (the default)"
+                f"the engine {engine} has no CPU device", next_step="use --device software, cuda or auto (the default)"
             )
         return
     if PROXY in EnvironmentName.parse(environment).layers:
         raise UsageError(
             f"the GPU proxy carries the CUDA driver API, which the engine {engine} does not use",
             where=f"environment {environment}",
-            next_step="measure --workload micro, or run your own driver-API program with `gputax exec`",
+            next_step=f"use --engine {DRIVER_MODEL_ENGINE}, which does; or measure --workload micro, or run your own "
+            "driver-API program with `gputax exec`",
         )
     if setup.device == "software" or setup.libcuda:
         option = "--libcuda" if setup.libcuda else "--device software"
         raise UsageError(
-            f"{option} is for the workload micro: the engine {engine} does not call the driver itself",
-            next_step="add --workload micro, or drop the option",
+            f"{option} is for the engines that call the driver: the engine {engine} does not call the driver itself",
+            next_step=f"add --engine {DRIVER_MODEL_ENGINE} or --workload micro, or drop the option",
         )

@@ -26,6 +26,8 @@ class EngineKind:
     """Whether it takes a workload's graph and inputs; the others have their own work."""
     runs_operations: bool = False
     """Whether it can stand in for an operation of `micro`."""
+    uses_driver: bool = False
+    """Whether it calls the CUDA driver API itself, so that the driver can be chosen and a proxy can carry it."""
     takes_weights: bool = False
     """Whether `--weights` may name a file for it."""
     spins: bool = False
@@ -53,8 +55,12 @@ ENGINES: dict[str, EngineKind] = {
             {"compile": False, "cuda_graphs": False, "copies": "included"}, {"copies": _COPIES},
         ),
         EngineKind(
+            "tinygrad", "gputax.worker.engines.tinygrad:TinygradEngine", {"copies": "included"}, {"copies": _COPIES},
+            uses_driver=True, takes_weights=True,
+        ),
+        EngineKind(
             "driver", "gputax.worker.engines.driver:DriverEngine",
-            runs_models=False, runs_operations=True, claim="operations of the CUDA driver, no model",
+            runs_models=False, runs_operations=True, uses_driver=True, claim="operations of the CUDA driver, no model",
         ),
         EngineKind(
             "neighbour", "gputax.worker.engines.neighbour:NeighbourEngine",
@@ -70,6 +76,8 @@ ENGINES: dict[str, EngineKind] = {
     )
 }  # fmt: skip
 DEFAULT_ENGINE = "onnx"
+DRIVER_MODEL_ENGINE = "tinygrad"
+"""The engine that runs models through the driver API, and therefore behind the GPU proxy."""
 USER_ENGINES: tuple[str, ...] = tuple(name for name, kind in ENGINES.items() if not kind.internal)
 
 SYNONYMS = {

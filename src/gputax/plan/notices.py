@@ -95,6 +95,12 @@ CATALOGUE: dict[str, Kind] = {
             "Read the text; `gputax models list` shows the files.",
         ),
         Kind(
+            "capture", "measurement", "captured run",
+            "A captured run that was kept with the models was damaged, unreadable or could have been written by "
+            "others; it was not used, and the model was captured again. The measurement is not affected.",
+            "Nothing, if it happens once; otherwise check the disk and the owner of the directory `captures`.",
+        ),
+        Kind(
             "dataset", "measurement", "inputs from a data set",
             "The inputs are images of a folder, repeated or cut to the number of samples.",
             "Nothing to do; the folder is part of the result's conditions.", "images",

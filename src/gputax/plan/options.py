@@ -150,7 +150,7 @@ OPTIONS: dict[str, Option] = {
         Option("seed", "Seed of weights, inputs and order.", 7, least=0, show_default=True),
         Option("stall-timeout", "Kill a worker that reports no progress for N seconds.", 0.0, least=0.0),
         Option("suite", "quick, standard, mlperf, or your own TOML file.", "quick", short=True, show_default=True),
-        Option("engine", f"{_ENGINES} [default: onnx; micro: driver]", "", SETUP),
+        Option("engine", f"{_ENGINES} [default: onnx; micro: driver; proxy: tinygrad]", "", SETUP),
         Option(
             "device",
             f"{', '.join(DEVICES)}; fails instead of falling back to another device.",
@@ -170,7 +170,9 @@ OPTIONS: dict[str, Option] = {
         Option(
             "weights", "Your own ONNX file, or `official` after `gputax models fetch`. [default: seeded]", "", SETUP
         ),
-        Option("libcuda", "micro: another driver library, as a file or its directory.", "", SETUP, metavar="PATH"),
+        Option(
+            "libcuda", "micro, tinygrad: another driver library, as a file or its directory.", "", SETUP, metavar="PATH"
+        ),
         Option(
             "budget",
             "e.g. 5%, p99=2ms or proxy=3%; may be repeated. [default: the layers' own]",

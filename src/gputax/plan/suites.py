@@ -24,7 +24,7 @@ from gputax.plan.cells import (
     precision_named,
     scenario_named,
 )
-from gputax.plan.driver import refuse_driver_contradictions
+from gputax.plan.driver import chosen_engine, refuse_driver_contradictions
 from gputax.plan.engines import DEFAULT_ENGINE, ENGINES, parse_engine
 from gputax.plan.workloads import workload_facts
 
@@ -196,7 +196,7 @@ def _refuse_contradictions(
     if setup["weights"] and len(workloads) > 1:
         raise UsageError("--weights is a file for one model, but there are several workloads")
     if setup["weights"] and not ENGINES[parse_engine(setup["engine"] or DEFAULT_ENGINE).name].takes_weights:
-        raise UsageError("--weights takes an ONNX file, which only --engine onnx can run")
+        raise UsageError("--weights takes an ONNX file, which only --engine onnx and tinygrad can run")
 
 
 def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
@@ -250,7 +250,9 @@ def _micro_cells(suite: Suite, choices: Choices, workload: str) -> list[Cell]:
 
 
 def _setup(choices: Choices, workload: str) -> dict[str, Any]:
-    return {**choices.setup, "engine": micro.engine_for(workload, str(choices.setup.get("engine", "")))}
+    given = {name: str(choices.setup.get(name, "")) for name in ("engine", "device", "libcuda")}
+    engine = chosen_engine(workload, given["engine"], (choices.environment,), given["device"], given["libcuda"])
+    return {**choices.setup, "engine": engine}
 
 
 def _shapes(suite: Suite, choices: Choices, scenario: str) -> tuple[int, ...]:

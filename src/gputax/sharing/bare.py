@@ -14,8 +14,9 @@ from gputax.environments.environment import Described, Evidence, unproven
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice
-from gputax.plan.engines import waiting_passively
+from gputax.plan.engines import parse_engine, waiting_passively
 from gputax.plan.environment import BARE
+from gputax.plan.micro import is_micro
 from gputax.plan.techniques import Entitlement, Technique
 from gputax.sharing.cpu_quota import WEIGHT, Quota, QuotaGroups, quota_of
 from gputax.sharing.local_tenants import CommonProxy, CoreTenant, ProxyTenant, QuotaTenant
@@ -94,7 +95,7 @@ class CpuShared:
         """Refuse a device: this shares the CPU."""
         uses_driver = driver_choice(setup).needed
         if uses_driver or setup.device in ("cuda", "software"):
-            what = "workload micro" if uses_driver else setup.device
+            what = setup.device if not uses_driver else "workload micro" if is_micro(setup.workload) else setup.engine
             raise UsageError(
                 f"{technique.name} shares the CPU: it does not support {what}",
                 where=f"technique {technique.name}",
@@ -188,9 +189,10 @@ class BehindProxy:
         """Refuse what does not use the driver."""
         if not driver_choice(setup).needed:
             raise UsageError(
-                "the GPU proxy forwards the CUDA driver API, which models on the CPU do not use",
+                "the GPU proxy forwards the CUDA driver API, which "
+                f"the engine {parse_engine(setup.engine).name} does not use",
                 where=f"technique {technique.name}",
-                next_step="use --workload micro:operation, in a separate command",
+                next_step="use --engine tinygrad or --workload micro:operation, in a separate command",
             )
 
     def prepare(self, parts: int) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def test_the_manifest_may_name_the_technique(monkeypatch: pytest.MonkeyPatch) ->
         (["--duration", "0"], "--duration 0 leaves no time"),
         (["--duration", "soon"], "--duration 'soon' is not a time"),
         (["--goodput", "100"], "--goodput '100' is not a time above zero"),
-        (["--device", "software"], "--device software is for the workload micro"),
+        (["--device", "software", "--engine", "onnx"], "--device software is for the engines that call the driver"),
         (["--workload", "micro:launch", "--device", "cpu"], "the engine driver has no CPU device"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from gputax.errors import UsageError
 from gputax.plan.cells import Setup
 from gputax.plan.claims import claim, device_label
-from gputax.plan.driver import driver_choice, refuse_driver_contradictions, share_a_worker
+from gputax.plan.driver import chosen_engine, driver_choice, engine_note, refuse_driver_contradictions, share_a_worker
 from gputax.plan.micro import OPERATIONS, engine_for, expanded, is_micro, known_names
 from gputax.plan.suites import Choices, load_suite, parse_suite, plan_cells
 
@@ -63,14 +63,41 @@ def test_models_and_operations_may_be_asked_for_together() -> None:
         (Choices(workloads=("micro:launch",), batches=(8,)), "no batches"),
         (Choices(workloads=("micro:launch",), setup={"engine": "onnx"}), "cannot run micro:launch"),
         (Choices(workloads=("micro:launch",), setup={"device": "cpu"}), "no CPU device"),
-        (Choices(environment="bare+proxy"), "the engine onnx does not use"),
-        (Choices(setup={"device": "software"}), "--device software is for the workload micro"),
-        (Choices(setup={"libcuda": "/x"}), "--libcuda is for the workload micro"),
+        (Choices(environment="bare+proxy", setup={"engine": "onnx"}), "the engine onnx does not use"),
+        (Choices(setup={"engine": "torch", "device": "software"}), "--device software is for the engines that call"),
+        (Choices(setup={"engine": "onnx", "libcuda": "/x"}), "--libcuda is for the engines that call the driver"),
     ],
 )
 def test_what_can_never_be_measured_is_refused(choices: Choices, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         plan_cells(load_suite("quick"), choices)
+
+
+@pytest.mark.parametrize(
+    ("workload", "given", "environments", "device", "expected"),
+    [
+        ("resnet50", "", ("bare", "k8s"), "auto", "onnx"),
+        ("resnet50", "", ("bare", "bare+proxy"), "auto", "tinygrad"),
+        ("bert-large", "", ("k8s+proxy",), "cuda", "tinygrad"),
+        ("resnet50", "", ("bare",), "software", "tinygrad"),
+        ("resnet50", "onnx", ("bare+proxy",), "auto", "onnx"),
+        ("micro:launch", "", ("bare+proxy",), "software", "driver"),
+    ],
+)
+def test_a_model_that_must_go_through_the_driver_gets_the_engine_that_does(
+    workload: str, given: str, environments: tuple[str, ...], device: str, expected: str
+) -> None:
+    chosen = chosen_engine(workload, given, environments, device)
+    assert chosen == expected
+    assert bool(engine_note(chosen, given)) == (expected == "tinygrad")
+
+
+def test_a_model_behind_the_proxy_is_planned_with_tinygrad_and_refused_for_others_with_its_name() -> None:
+    cells = plan_cells(load_suite("quick"), Choices(environment="bare+proxy"))
+    assert {cell.setup.engine for cell in cells} == {"tinygrad"}
+    with pytest.raises(UsageError) as raised:
+        plan_cells(load_suite("quick"), Choices(environment="bare+proxy", setup={"engine": "torch"}))
+    assert "--engine tinygrad" in raised.value.next_step
 
 
 def test_a_suite_sizes_micro_and_a_misspelt_key_is_an_error() -> None:

@@ -59,7 +59,7 @@ class TestTenants:
 @pytest.mark.parametrize(
     ("technique", "setup", "complaint"),
     [
-        (PROXY, MODEL, "models on the CPU do not use"),
+        (PROXY, MODEL, "the engine onnx does not use"),
         (SHARED, OPERATION, "does not support workload micro"),
         (QUOTA, Setup("yolos-small", device="cuda"), "does not support cuda"),
     ],

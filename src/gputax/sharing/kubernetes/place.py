@@ -17,7 +17,7 @@ from gputax.kubernetes.pods import uninterrupted
 from gputax.kubernetes.watch import Clock
 from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice
-from gputax.plan.engines import waiting_passively
+from gputax.plan.engines import parse_engine, waiting_passively
 from gputax.plan.options import EnvironmentOptions
 from gputax.plan.techniques import Entitlement, Technique
 from gputax.sharing.evidence import proxy_group_evidence, technique_evidence
@@ -47,9 +47,10 @@ class KubernetesShared:
         """Raise for contradictory options; what the cluster cannot offer is known only when it is switched."""
         if technique.name == "proxy" and not driver_choice(setup).needed:
             raise UsageError(
-                "the GPU proxy forwards the CUDA driver API, which models on the CPU do not use",
+                "the GPU proxy forwards the CUDA driver API, which "
+                f"the engine {parse_engine(setup.engine).name} does not use",
                 where="technique proxy",
-                next_step="use --workload micro:operation, in a separate command",
+                next_step="use --engine tinygrad or --workload micro:operation, in a separate command",
             )
         return None
 

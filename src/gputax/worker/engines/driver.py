@@ -252,15 +252,15 @@ class DriverEngine:
         self._context.close()
 
 
-def verified_device(wanted: str, name: str) -> str:
+def verified_device(wanted: str, name: str, engine: str = "driver") -> str:
     """Return the device by its name in the driver; a device other than the requested one is an error."""
     found = "software" if name.startswith(SOFTWARE_DEVICE_NAME) else "cuda"
     if wanted in ("software", "cuda") and wanted != found:
         raise PreflightError(
             f"{wanted} was requested, but the driver's device is {name!r}",
-            where="engine driver",
+            where=f"engine {engine}",
             next_step=f"use --device {found}, or check LD_LIBRARY_PATH and --libcuda",
         )
     if wanted == "cpu":
-        raise PreflightError("the engine driver has no CPU device", next_step="use --device software")
+        raise PreflightError(f"the engine {engine} has no CPU device", next_step="use --device software")
     return found

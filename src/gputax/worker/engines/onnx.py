@@ -100,6 +100,17 @@ def _adapted(values: npt.NDArray[Any], binding: InputBinding) -> npt.NDArray[Any
         raise PreflightError(f"samples cannot be converted to {binding.dtype}", where=binding.name) from error
 
 
+def refuse_another_batch(model: OnnxModel, count: int) -> None:
+    """Raise if the file has a fixed batch axis of another size."""
+    fixed = model.fixed_batch
+    if fixed is not None and count != fixed:
+        raise EngineError(
+            f"the model's batch axis is fixed at {fixed}, so a batch of {count} cannot run",
+            where=model.path,
+            next_step=f"use --scenario offline --batch {fixed}, or a file with a dynamic batch axis",
+        )
+
+
 PROVIDERS = {
     "cpu": "CPUExecutionProvider",
     "cuda": "CUDAExecutionProvider",
@@ -215,13 +226,7 @@ class OnnxEngine:
         return values
 
     def _bind_outputs(self, count: int) -> Any:
-        fixed = self._model.fixed_batch
-        if fixed is not None and count != fixed:
-            raise EngineError(
-                f"the model's batch axis is fixed at {fixed}, so a batch of {count} cannot run",
-                where=self._model.path,
-                next_step=f"use --scenario offline --batch {fixed}, or a file with a dynamic batch axis",
-            )
+        refuse_another_batch(self._model, count)
         binding = self._session.io_binding()
         for output in self._session.get_outputs():
             array = self._outputs.get(output.name)

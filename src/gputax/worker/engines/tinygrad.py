@@ -1,0 +1,272 @@
+"""tinygrad: the workload's ONNX file compiled to PTX, run through the CUDA driver API alone, directly or by a proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
+from gputax.plan.notices import Notice
+from gputax.worker.engines.driver import verified_device
+from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
+from gputax.worker.engines.onnx import refuse_another_batch, resolve_model
+from gputax.worker.engines.reference import largest_difference, reference_answers
+from gputax.worker.engines.tinygrad_captures import CaptureKey, own_captures, packed, unpacked
+from gputax.worker.engines.tinygrad_package import RENDERER, only_these, open_package
+
+OUT_OF_MEMORY = "use a smaller --batch or model, or give the tenant more memory (gputax proxy start --memory-mb)"
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One batch size: the captured run, its inputs and outputs on the device, and how far its answers are off."""
+
+    jit: Any
+    inputs: tuple[Any, ...]
+    outputs: dict[str, Any]
+    kernels: int
+    launches: int
+    from_cache: bool
+    difference: float
+
+
+class TinygradEngine:
+    """Runs an ONNX file; its weights stay on the device, and each batch size is captured once."""
+
+    def __init__(self, request: EngineRequest) -> None:
+        if request.device == "cpu":
+            raise UsageError(
+                "the engine tinygrad runs on the CUDA driver API and has no CPU device",
+                next_step="use --device software or cuda, or --engine onnx on the CPU",
+            )
+        self._request = request
+        self._package, self._variables = open_package()
+        self.device = verified_device(request.device, self._package.device_name, "tinygrad")
+        if request.precision == "fp16" and self.device == "software":
+            raise PreflightError("the software device has no fp16 arithmetic", next_step="use --precision fp32")
+        self._copies = str(request.options["copies"])
+        self._model = resolve_model(request)
+        self._store = own_captures()
+        self._notices = list(self._model.notices)
+        self._captured: dict[int, Captured] = {}
+        self._resident: dict[tuple[int, int], tuple[Any, ...]] = {}
+        self._samples: Samples = {}
+        with self._usage("loading the weights"):
+            self._runner = self._package.runner(self._model.path)
+            self._weights = self._loaded_weights()
+        self._host_outputs: dict[str, npt.NDArray[Any]] = {}
+        self._no_response = NoResponse(request.max_batch)
+        self.response_address = self._no_response.address
+        self.response_bytes = self._no_response.bytes_per_sample
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was actually loaded, and what one run of each captured batch size consists of."""
+        package = self._package
+        return {
+            "engine": "tinygrad",
+            "engine_version": package.version,
+            "provider": f"tinygrad {RENDERER}",
+            "renderer": f"{RENDERER}, {package.device.arch}",
+            "device_name": package.device_name,
+            "device_memory_mb": package.device_memory_mb,
+            "driver_version": package.driver_version,
+            "library": package.library,
+            "cuda_graphs": package.graphs,
+            "threads": 1,
+            "precision": self._model.precision,
+            "copies": self._copies,
+            "options": dict(self._request.options),
+            "weights": self._model.source,
+            "weights_sha256": self._model.sha256,
+            "captures": {
+                str(batch): {
+                    "kernels": each.kernels,
+                    "launches": each.launches,
+                    "from_cache": each.from_cache,
+                    "difference_to_onnxruntime": each.difference,
+                }
+                for batch, each in self._captured.items()
+            },
+            "notices": [notice.to_dict() for notice in self._notices],
+        }
+
+    def adapt_inputs(self, inputs: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """Convert the samples to the names, layout and type of this file."""
+        return self._model.adapt(inputs)
+
+    def load_samples(self, samples: Samples) -> None:
+        """Keep the arrays, and capture and check the largest batch, which at least one load uses."""
+        self._samples = samples
+        self._resident.clear()
+        rows = len(next(iter(samples.values())))
+        self._gather_start = rows - self._request.max_batch
+        if not self._captured:
+            batch = self._model.fixed_batch or self._request.max_batch
+            self._capture(0, min(batch, self._gather_start))
+
+    def run(self, first: int, count: int) -> None:
+        """Execute one batch; returns when its outputs are in host memory, or on the device with copies excluded."""
+        captured = self._captured.get(count) or self._capture(first, count)
+        with self._usage("the run"):
+            if self._copies == "included":
+                self._copy_in(captured.inputs, first, count)
+                captured.jit(*captured.inputs)
+                self._copy_out(captured, count)
+            else:
+                captured.jit(*self._on_device(first, count))
+                self._package.device.synchronize()
+
+    def close(self) -> None:
+        """Free everything that this engine has on the device; the device itself stays open until the process ends."""
+        self._captured.clear()
+        self._resident.clear()
+        self._weights = {}
+        self._runner = None
+        try:
+            self._package.device.synchronize()
+            self._package.device.allocator.free_cache()
+        except RuntimeError:
+            pass  # a driver that is gone has already freed it
+
+    def _loaded_weights(self) -> dict[str, Any]:
+        """Copy each tensor of the file to the device; the error for one that does not fit names it."""
+        weights = {}
+        for name, tensor in self._runner.graph_values.items():
+            if not isinstance(tensor, self._package.tensor):
+                continue
+            try:
+                buffer = tensor.realize().uop.base.realized
+            except MemoryError as error:
+                raise EngineError(
+                    f"CUDA out of memory: the tensor {name} ({tensor.nbytes() / 1e6:.1f} MB) does not fit: {error}",
+                    where="engine tinygrad",
+                    next_step=OUT_OF_MEMORY,
+                ) from error
+            if buffer is not None:
+                weights[name] = buffer
+        return weights
+
+    def _capture(self, first: int, count: int) -> Captured:
+        refuse_another_batch(self._model, count)
+        with only_these(self._variables), self._usage(f"capturing batch {count}"):
+            inputs = self._tensors(first, count)
+            jit, from_cache = self._captured_run(inputs, count)
+            results = jit(*inputs)
+            outputs = dict(zip(self._runner.graph_outputs, results, strict=True))
+            got = {name: tensor.numpy() for name, tensor in outputs.items()}
+        feeds = {name: values[first : first + count] for name, values in self._samples.items()}
+        expected = reference_answers(self._model.path, feeds, self._request.threads)
+        difference = largest_difference(got, expected, self._model.precision, "tinygrad")
+        calls = jit.captured.linear.src
+        captured = self._captured[count] = Captured(
+            jit, inputs, outputs, _kernels(jit), len(calls), from_cache, difference
+        )
+        self._keep_outputs(got)
+        return captured
+
+    def _captured_run(self, inputs: tuple[Any, ...], count: int) -> tuple[Any, bool]:
+        """Return the run from the cache, or capture it and keep it."""
+        key = self._key(inputs, count)
+        payload, fault = self._store.read(key)
+        if payload is not None:
+            try:
+                return unpacked(payload, self._weights), True
+            except Exception as error:
+                fault = f"{key.name} cannot be used ({type(error).__name__}: {error})"
+        if fault:
+            self._notices.append(Notice("capture", f"{fault}; captured again"))
+        jit = self._package.jit(self._forward)
+        # The first pass only builds the graph: shapes and constants are worked out and kept by the runner, so that the
+        # capture, which runs the model once, contains nothing else.
+        self._forward(*inputs)
+        jit.cnt = 1
+        jit(*inputs)
+        self._store.write(key, packed(jit, self._weights))
+        return jit, False
+
+    def _forward(self, *tensors: Any) -> tuple[Any, ...]:
+        runner = self._runner
+        runner.variable_dims = {}  # names such as `batch` are bound to the size that came first
+        outputs = runner(dict(zip(runner.graph_inputs, tensors, strict=True)))
+        return tuple(outputs[name].contiguous() for name in runner.graph_outputs)
+
+    def _key(self, inputs: tuple[Any, ...], count: int) -> CaptureKey:
+        package = self._package
+        described = tuple(
+            (name, str(tensor.dtype), tuple(tensor.shape))
+            for name, tensor in zip(self._runner.graph_inputs, inputs, strict=True)
+        )
+        return CaptureKey(
+            self._model.sha256, count, package.device.arch, RENDERER, package.version, package.graphs, described
+        )
+
+    def _tensors(self, first: int, count: int) -> tuple[Any, ...]:
+        """Return tensors on the device with these rows, in the order of the file's inputs."""
+        return tuple(
+            self._package.tensor(np.ascontiguousarray(self._samples[name][first : first + count])).realize()
+            for name in self._runner.graph_inputs
+        )
+
+    def _on_device(self, first: int, count: int) -> tuple[Any, ...]:
+        """Return rows that were copied before, or copy them; gathered rows change under their address."""
+        gathered = first >= self._gather_start
+        tensors = None if gathered else self._resident.get((first, count))
+        if tensors is None:
+            tensors = self._tensors(first, count)
+            if not gathered:
+                self._resident[(first, count)] = tensors
+        return tensors
+
+    def _copy_in(self, tensors: tuple[Any, ...], first: int, count: int) -> None:
+        copy = self._package.device.allocator._copyin
+        for name, tensor in zip(self._runner.graph_inputs, tensors, strict=True):
+            rows = self._samples[name][first : first + count]
+            copy(tensor.uop.base.realized._buf, rows.data.cast("B"))
+
+    def _copy_out(self, captured: Captured, count: int) -> None:
+        copy = self._package.device.allocator._copyout  # synchronises first
+        for name, tensor in captured.outputs.items():
+            copy(self._host_outputs[name][:count].data.cast("B"), tensor.uop.base.realized._buf)
+
+    def _keep_outputs(self, got: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Allocate the outputs of the largest batch once, and show LoadGen the first."""
+        if self._host_outputs:
+            return
+        rows = self._request.max_batch
+        self._host_outputs = {name: np.zeros((rows, *each.shape[1:]), dtype=each.dtype) for name, each in got.items()}
+        response = next(iter(self._host_outputs.values()))
+        self.response_address, self.response_bytes = int(response.ctypes.data), int(response[0].nbytes)
+
+    @contextmanager
+    def _usage(self, what: str) -> Iterator[None]:
+        """Turn tinygrad's own errors into ours."""
+        try:
+            yield
+        except GputaxError:
+            raise
+        except MemoryError as error:
+            raise EngineError(
+                f"CUDA out of memory in {what}: {error}", where="engine tinygrad", next_step=OUT_OF_MEMORY
+            ) from error
+        except (NotImplementedError, RuntimeError) as error:
+            raise EngineError(f"{what}: {error}", where="engine tinygrad", next_step=_next_step(str(error))) from error
+
+
+def _kernels(jit: Any) -> int:
+    """Return the kernels of one run, also of those inside of graphs."""
+    kernels = 0
+    for call in jit.captured.linear.src:
+        body = call.src[0]
+        kernels += len(body.src[0].src) if body.op.name == "CUSTOM_FUNCTION" else int(body.op.name == "PROGRAM")
+    return kernels
+
+
+def _next_step(error: str) -> str:
+    if "CUDA Error 702" in error:
+        return "a kernel took too long: GPUTAX_SOFT_TIMEOUT_S raises the software device's limit"
+    return "see the worker's stderr"

@@ -1,0 +1,37 @@
+"""A small ONNX file with the inputs and outputs of ResNet-50, for tests of engines on the interpreted device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+
+def small_classifier(path: Path, hidden: int = 8, seed: int = 1, batch: int | str = "batch") -> Path:
+    """Write a convolution, a pooling and a product: right answers in milliseconds where ResNet-50 takes 16 s."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    draw = np.random.default_rng(seed)
+    kernel = draw.standard_normal((hidden, 3, 3, 3)).astype(np.float32)
+    product = draw.standard_normal((hidden, 1000)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["pixel_values", "kernel"], ["c"], strides=[16, 16], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("MatMul", ["f", "product"], ["logits"]),
+    ]
+    weights = [
+        helper.make_tensor(name, TensorProto.FLOAT, values.shape, values.tobytes(), raw=True)
+        for name, values in (("kernel", kernel), ("product", product))
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, [batch, 3, 224, 224])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [batch, 1000])],
+        weights,
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path

@@ -1,0 +1,190 @@
+"""The engine tinygrad on the software device: right answers, its own settings, captures that are kept and checked."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gputax.environments.driver import SOFTWARE_DEVICE, native_part
+from gputax.errors import EngineError, PreflightError
+from gputax.plan.engines import parse_engine
+from gputax.worker.engines import load_engine, reference, tinygrad
+from gputax.worker.engines.engine import EngineRequest
+from gputax.worker.samples import SampleArea
+from gputax.worker.workloads import load_workload
+from tests.builders.small_models import small_classifier
+
+MAX_BATCH = 2
+Opened = tuple[Any, SampleArea]
+Open = Callable[..., Opened]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Load the small model on the software device; captures are kept in a folder of the test's own."""
+    ctypes.CDLL(str(native_part(SOFTWARE_DEVICE)), mode=ctypes.RTLD_GLOBAL)
+    monkeypatch.setenv("GPUTAX_MODELS", str(tmp_path))
+    path = small_classifier(tmp_path / "small.onnx")
+
+    def start(spec: str = "tinygrad", **changes: Any) -> Opened:
+        values: dict[str, Any] = {"weights": str(path), "max_batch": MAX_BATCH, "precision": "fp32"}
+        engine: Any = load_engine(
+            "tinygrad",
+            EngineRequest("resnet50", parse_engine(spec).options, "software", threads=1, **{**values, **changes}),
+        )
+        area = SampleArea(engine.adapt_inputs(load_workload("resnet50").synthetic_inputs(8, 7)), MAX_BATCH)
+        engine.load_samples(area.arrays)
+        return engine, area
+
+    return start
+
+
+def answers(engine: Any, rows: int) -> np.ndarray:
+    """What LoadGen is shown: read from the address that the engine names."""
+    floats = (ctypes.c_float * (rows * 1000)).from_address(engine.response_address)
+    return np.array(floats).reshape(rows, 1000)
+
+
+def expected(area: SampleArea, rows: list[int], folder: Path) -> np.ndarray:
+    feeds = {"pixel_values": area.arrays["pixel_values"][rows]}
+    return np.asarray(reference.reference_answers(str(folder / "small.onnx"), feeds, 1)["logits"])
+
+
+@pytest.mark.parametrize("rows", [[0], [3], [4, 5], [7, 1]])
+def test_gives_the_answers_of_exactly_the_rows_that_were_asked_for(
+    opened: Open, tmp_path: Path, rows: list[int]
+) -> None:
+    engine, area = opened()
+    consecutive = rows == list(range(rows[0], rows[0] + len(rows)))
+    engine.run(rows[0] if consecutive else area.gather(rows), len(rows))
+    assert np.allclose(answers(engine, len(rows)), expected(area, rows, tmp_path), rtol=1e-4, atol=1e-4)
+    assert engine.response_bytes == 4000
+    engine.close()
+
+
+def test_with_copies_excluded_the_outputs_stay_on_the_device_and_are_right(opened: Open, tmp_path: Path) -> None:
+    engine, area = opened("tinygrad:copies=excluded")
+    for rows in ([2, 3], [6, 7]):
+        engine.run(rows[0], 2)
+        engine.run(rows[0], 2)
+        on_device = engine._captured[2].outputs["logits"].numpy()
+        assert np.allclose(on_device, expected(area, rows, tmp_path), rtol=1e-4, atol=1e-4)
+    engine.run(area.gather([5, 0]), 2)
+    engine.run(area.gather([1, 4]), 2)
+    on_device = engine._captured[2].outputs["logits"].numpy()
+    assert np.allclose(on_device, expected(area, [1, 4], tmp_path), rtol=1e-4, atol=1e-4), "gathered rows are read anew"
+    engine.close()
+
+
+def test_says_what_ran_and_through_which_driver(opened: Open) -> None:
+    engine, _ = opened()
+    facts = engine.facts()
+    assert facts["renderer"].startswith("CUDA:PTX, sm_")
+    assert facts["library"] == str(native_part(SOFTWARE_DEVICE).resolve())
+    assert facts["device_name"].startswith("gputax software device")
+    assert facts["captures"]["2"]["kernels"] >= 2
+    assert 0 <= facts["captures"]["2"]["difference_to_onnxruntime"] < 1e-5
+    assert facts["weights"] == "file"
+    engine.close()
+    with Path("/proc/self/maps").open() as maps:
+        assert not [line for line in maps if "nvrtc" in line], "its own renderer needs no NVRTC"
+
+
+def test_a_second_start_takes_the_kept_capture_and_gives_the_same_bits(opened: Open) -> None:
+    first, _ = opened()
+    first.run(2, 2)
+    bits = answers(first, 2)
+    assert first.facts()["captures"]["2"]["from_cache"] is False
+    first.close()
+    second, _ = opened()
+    second.run(2, 2)
+    assert second.facts()["captures"]["2"]["from_cache"] is True
+    assert np.array_equal(answers(second, 2), bits)
+    second.close()
+
+
+def test_another_model_of_the_same_shape_is_not_given_the_kept_capture(opened: Open, tmp_path: Path) -> None:
+    first, _ = opened()
+    first.close()
+    other = small_classifier(tmp_path / "other.onnx", seed=2)
+    second, _ = opened(weights=str(other))
+    assert second.facts()["captures"]["2"]["from_cache"] is False
+    second.close()
+
+
+def only_capture(folder: Path) -> Path:
+    (path,) = (folder / "captures").iterdir()
+    return path
+
+
+def test_a_damaged_capture_is_noticed_named_and_built_again(opened: Open, tmp_path: Path) -> None:
+    opened()[0].close()
+    path = only_capture(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    engine, _ = opened()
+    (notice,) = engine.facts()["notices"]
+    assert notice["code"] == "capture"
+    assert str(path) in notice["text"]
+    assert "damaged" in notice["text"]
+    assert engine.facts()["captures"]["2"]["from_cache"] is False
+    engine.close()
+    again, _ = opened()
+    assert again.facts()["notices"] == []
+    assert again.facts()["captures"]["2"]["from_cache"] is True
+    again.close()
+
+
+def test_a_capture_that_others_could_have_written_is_never_loaded(opened: Open, tmp_path: Path) -> None:
+    opened()[0].close()
+    only_capture(tmp_path).chmod(0o666)
+    engine, _ = opened()
+    (notice,) = engine.facts()["notices"]
+    assert "may be written by others" in notice["text"]
+    engine.close()
+
+
+def test_captures_are_kept_in_a_directory_for_us_alone(opened: Open, tmp_path: Path) -> None:
+    opened()[0].close()
+    assert (tmp_path / "captures").stat().st_mode & 0o777 == 0o700
+    assert only_capture(tmp_path).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_wrong_answer_fails_before_anything_is_measured(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = reference.reference_answers
+
+    def other(*arguments: Any) -> dict[str, Any]:
+        return {name: values * 1.001 for name, values in real(*arguments).items()}
+
+    monkeypatch.setattr(tinygrad, "reference_answers", other)
+    with pytest.raises(
+        EngineError, match=r"logits differs from ONNX Runtime's by 0\.001 of its largest value; 0\.0001"
+    ):
+        opened()
+
+
+def test_the_users_settings_for_tinygrad_do_not_reach_it(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("DEBUG", "7"), ("DEV", "CPU"), ("CUDA_PATH", "/usr/local/cuda"), ("NOOPT", "1"), ("JIT", "0")):
+        monkeypatch.setenv(name, value)
+    engine, _ = opened()
+    engine.run(0, 1)
+    assert engine.facts()["renderer"].startswith("CUDA:PTX")
+    assert os.environ["DEV"] == "CPU", "the user's variables are untouched afterwards"
+    engine.close()
+
+
+def test_the_software_device_is_never_taken_for_a_gpu(opened: Open) -> None:
+    with pytest.raises(PreflightError, match="cuda was requested, but the driver's device is 'gputax software device"):
+        load_engine("tinygrad", EngineRequest("resnet50", {"copies": "included"}, "cuda", "fp32", 1, 1))
+
+
+def test_fp16_is_refused_on_the_software_device(opened: Open) -> None:
+    with pytest.raises(PreflightError, match="no fp16 arithmetic"):
+        opened(precision="fp16")
