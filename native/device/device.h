@@ -135,6 +135,8 @@ CUresult stream_find(struct CUctx_st *context, CUstream handle, struct CUstream_
 uint64_t stream_end(const struct CUstream_st *stream); /* when all that it has to wait for ends */
 void stream_finish(struct CUstream_st *stream, uint64_t end_ns);
 void stream_drop_all(struct CUctx_st *context);
+/* launch.c */
+uint64_t device_timeout_ns(void); /* the longest that one kernel, or the load of one module, may take */
 /* module.c */
 struct ptx_memory memory_of(struct CUctx_st *context); /* the context's memory, as the interpreter wants it */
 void module_drop_all(struct CUctx_st *context);

@@ -154,7 +154,7 @@ static CUresult check_shape(const struct CUfunc_st *function, const struct ptx_l
 }
 
 /* The longest that a kernel may run: a kernel that never ends must not block its thread. */
-static uint64_t timeout_ns(void)
+uint64_t device_timeout_ns(void)
 {
     static uint64_t known;
     if (!known) {
@@ -181,7 +181,7 @@ static CUresult launch_in(struct CUctx_st *context, struct CUfunc_st *function, 
     struct ptx_memory memory = memory_of(context);
     launch.parameters = parameters;
     launch.memory = &memory;
-    launch.timeout_ns = timeout_ns();
+    launch.timeout_ns = device_timeout_ns();
     struct timeline_work work = timeline_begin_kernel();
     result = ptx_run(function->kernel, &launch, context->scratch);
     stream_finish(stream, timeline_end(work));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "include/software_abi.h"
 
 static const unsigned char ELF_MAGIC[4] = {0x7f, 'E', 'L', 'F'};
 static const unsigned char FATBIN_MAGIC[4] = {0x50, 0xed, 0x55, 0xba};
@@ -146,14 +147,41 @@ static CUresult register_module(struct CUctx_st *context, struct ptx_module *ptx
     return CUDA_SUCCESS;
 }
 
+static CUresult load_text(struct CUctx_st *context, const char *text, struct gputax_load_bounds *given,
+                          CUmodule *module, struct ptx_log *log)
+{
+    struct ptx_memory memory = memory_of(context);
+    struct ptx_bounds bounds = {.bytes_most = given->bytes_most,
+                                .timeout_ns = device_timeout_ns(),
+                                .goes_on = given->goes_on,
+                                .who = given->who};
+    struct ptx_module *ptx;
+    CUresult result = ptx_load(text, &memory, &bounds, &ptx, log);
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint64_t functions = ptx_kernels(ptx, NULL) * sizeof(struct CUfunc_st) + sizeof(struct CUmod_st);
+    given->bytes = ptx_bytes(ptx) + functions;
+    if (given->bytes > given->bytes_most) {
+        ptx_unload(ptx);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return register_module(context, ptx, module);
+}
+
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
                             void **values)
+{
+    struct gputax_load_bounds none = {.bytes_most = UINT64_MAX};
+    return gputaxModuleLoadBounded(module, image, count, options, values, &none);
+}
+
+CUresult gputaxModuleLoadBounded(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
+                                 void **values, struct gputax_load_bounds *bounds)
 {
     struct CUctx_st *context;
     struct jit_logs logs = {0};
     struct ptx_log log = {{0}};
-    struct ptx_module *ptx;
-    if (!module || !image)
+    if (!module || !image || !bounds)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = read_options(count, options, values, &logs);
     if (result != CUDA_SUCCESS)
@@ -165,10 +193,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int co
         snprintf(log.text, sizeof log.text, "the image is a binary for a GPU; this device runs PTX text only");
         result = CUDA_ERROR_NO_BINARY_FOR_GPU;
     } else {
-        struct ptx_memory memory = memory_of(context);
-        result = ptx_load(image, &memory, &ptx, &log);
-        if (result == CUDA_SUCCESS)
-            result = register_module(context, ptx, module);
+        result = load_text(context, image, bounds, module, &log);
     }
     context_leave(context);
     write_logs(&logs, log.text);

@@ -184,6 +184,7 @@ static void open_backend(void)
 #define TAKE(name) backend->calls.name = &name;
     BACKEND_CALLS(TAKE)
 #undef TAKE
+    backend->load_bounded = gputaxModuleLoadBounded;
     must_hold(cuInit(0) == CUDA_SUCCESS);
     must_hold(cuDeviceTotalMem_v2(&backend->memory_bytes, 0) == CUDA_SUCCESS);
     backend->path = "fuzz";

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "backend_calls.h"
+#include "include/software_abi.h"
 
 struct backend {
     const char *path;
@@ -15,7 +16,8 @@ struct backend {
     /* Known of the software device: what programs, modules and contexts give back is zero before anyone gets it again. Of
      * another backend nothing is known, so the proxy clears memory before it hands it out. */
     bool clears_itself;
-    struct backend_calls calls; /* NULL: the backend does not have it */
+    struct backend_calls calls;        /* NULL: the backend does not have it */
+    gputax_load_bounded *load_bounded; /* only the software device has it */
 };
 
 /* Opens the library and its device 0. False with the reason. */

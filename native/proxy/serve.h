@@ -46,6 +46,8 @@ bool tenant_owns(struct tenant *tenant, uint64_t pointer, uint64_t bytes);
 CUresult tenant_use(struct tenant *tenant, uint64_t context);
 
 /* Takes from the tenant's memory quota; false if it does not fit. */
+uint64_t tenant_left(const struct tenant *tenant); /* of the memory quota */
+bool tenant_alive(const struct tenant *tenant);    /* false: nobody waits for the answer of what is being served */
 bool tenant_charge(struct tenant *tenant, uint64_t bytes);
 void tenant_discharge(struct tenant *tenant, uint64_t bytes);
 

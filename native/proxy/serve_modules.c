@@ -18,7 +18,7 @@ CUresult serve_cuLaunchKernel(struct request *request);
 enum { LOG_MOST = 4096 }; /* bytes of the compiler's complaints that travel back */
 
 struct module_facts {
-    uint64_t image_bytes;
+    uint64_t charged_bytes; /* image and module */
 };
 
 struct function_facts {
@@ -51,10 +51,47 @@ static char *take_image(struct request *request, size_t bytes)
     return image;
 }
 
+static bool tenant_waits(void *who)
+{
+    return tenant_alive(who);
+}
+
+/* What the module takes on a backend that does not say so: what is free before and after the load. Other programs on the
+ * same device may falsify it, in both directions. */
+static CUresult load_measured(struct tenant *tenant, CUmodule *module, const char *image, CUjit_option *options,
+                              void **values, uint64_t *bytes)
+{
+    const struct backend_calls *calls = &tenant->backend->calls;
+    size_t before = 0, after = 0, total;
+    bool measured = calls->cuMemGetInfo_v2(&before, &total) == CUDA_SUCCESS;
+    CUresult result = calls->cuModuleLoadDataEx != NULL ? calls->cuModuleLoadDataEx(module, image, 2, options, values)
+                                                        : calls->cuModuleLoadData(module, image);
+    measured = measured && calls->cuMemGetInfo_v2(&after, &total) == CUDA_SUCCESS;
+    *bytes = measured && before > after ? before - after : 0;
+    return result;
+}
+
+static CUresult load_within_quota(struct tenant *tenant, CUmodule *module, const char *image, CUjit_option *options,
+                                  void **values, uint64_t *bytes)
+{
+    const struct backend *backend = tenant->backend;
+    CUresult result;
+    if (backend->load_bounded != NULL) {
+        struct gputax_load_bounds bounds = {.bytes_most = tenant_left(tenant), .goes_on = tenant_waits, .who = tenant};
+        result = backend->load_bounded(module, image, 2, options, values, &bounds);
+        *bytes = bounds.bytes;
+    } else {
+        result = load_measured(tenant, module, image, options, values, bytes);
+    }
+    if (result != CUDA_SUCCESS || tenant_charge(tenant, *bytes))
+        return result;
+    backend->calls.cuModuleUnload(*module);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult load(struct request *request, const char *image, size_t bytes, uint64_t *id)
 {
     struct tenant *tenant = request->tenant;
-    const struct backend_calls *calls = &tenant->backend->calls;
     struct module_facts *facts = malloc(sizeof *facts);
     if (facts == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -62,28 +99,29 @@ static CUresult load(struct request *request, const char *image, size_t bytes, u
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     char *log = (char *)request->out_variable;
     void *values[] = {log, (void *)(uintptr_t)LOG_MOST};
+    uint64_t taken = 0;
     log[0] = 0;
-    CUresult result = calls->cuModuleLoadDataEx != NULL ? calls->cuModuleLoadDataEx(&module, image, 2, options, values)
-                                                        : calls->cuModuleLoadData(&module, image);
+    CUresult result = load_within_quota(tenant, &module, image, options, values, &taken);
     if (result != CUDA_SUCCESS) {
         free(facts);
         log[LOG_MOST - 1] = 0;
         request->out_variable_bytes = log[0] != 0 ? strlen(log) + 1 : 0;
         return result;
     }
-    facts->image_bytes = bytes;
+    facts->charged_bytes = bytes + taken;
     *id = tenant_add(tenant, HANDLE_MODULE, module);
     handles_find(&tenant->handles, HANDLE_MODULE, *id)->extra = facts;
     return CUDA_SUCCESS;
 }
 
-/* A module counts with the size of its image: what it takes on the device no call tells. */
+/* A module counts with the size of its image and with what it takes: variables on the device, code in the host. */
 CUresult serve_cuModuleLoadData(struct request *request)
 {
     const struct cuModuleLoadData_in *in = request->in;
     struct cuModuleLoadData_out *out = request->out;
     struct tenant *tenant = request->tenant;
-    if (tenant->backend->calls.cuModuleLoadData == NULL)
+    const struct backend_calls *calls = &tenant->backend->calls;
+    if (calls->cuModuleLoadData == NULL || calls->cuModuleUnload == NULL)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (in->image_bytes == 0 || in->image_bytes > IMAGE_MOST || request->bulk_left != in->image_bytes)
         return CUDA_ERROR_INVALID_IMAGE;
@@ -113,7 +151,7 @@ CUresult serve_cuModuleUnload(struct request *request)
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult result = tenant->backend->calls.cuModuleUnload(handle->real);
     if (result == CUDA_SUCCESS) {
-        tenant_discharge(tenant, ((const struct module_facts *)handle->extra)->image_bytes);
+        tenant_discharge(tenant, ((const struct module_facts *)handle->extra)->charged_bytes);
         ranges_drop(&tenant->memory, 0, in->module);
         tenant_remove(tenant, HANDLE_MODULE, in->module);
     }
@@ -125,7 +163,7 @@ void serve_end_modules(struct tenant *tenant, uint64_t context)
     for (uint32_t index = 0; index < tenant->handles.used; index++) {
         const struct handle *handle = &tenant->handles.slots[index];
         if (handle->kind == HANDLE_MODULE && handle->owner == context && handle->extra != NULL)
-            tenant_discharge(tenant, ((const struct module_facts *)handle->extra)->image_bytes);
+            tenant_discharge(tenant, ((const struct module_facts *)handle->extra)->charged_bytes);
     }
 }
 
@@ -220,7 +258,7 @@ static bool throttle(struct tenant *tenant)
         uint64_t part = until - now < step ? until - now : step;
         struct timespec pause = {.tv_sec = 0, .tv_nsec = (long)part};
         struct pollfd death = {.fd = tenant->process, .events = POLLIN}; /* poll passes over a negative one */
-        goes_on = ppoll(&death, 1, &pause, NULL) == 0 && !proxy_stopping(tenant->proxy);
+        goes_on = ppoll(&death, 1, &pause, NULL) == 0 && tenant_alive(tenant);
     }
     if (wait != 0)
         atomic_fetch_add_explicit(&tenant->record->throttled_ns, now_ns() - begun, memory_order_relaxed);

@@ -1,6 +1,7 @@
 /* What a tenant holds: handles, memory, contexts and quotas, from its first call to its end. */
 #include "proxy/tenant.h"
 
+#include <poll.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -92,13 +93,24 @@ CUresult tenant_use(struct tenant *tenant, uint64_t context)
     return CUDA_SUCCESS;
 }
 
+uint64_t tenant_left(const struct tenant *tenant)
+{
+    return tenant->record->memory_limit_bytes -
+           atomic_load_explicit(&tenant->record->memory_bytes, memory_order_relaxed);
+}
+
 bool tenant_charge(struct tenant *tenant, uint64_t bytes)
 {
-    uint64_t used = atomic_load_explicit(&tenant->record->memory_bytes, memory_order_relaxed);
-    if (bytes > tenant->record->memory_limit_bytes - used)
+    if (bytes > tenant_left(tenant))
         return false;
-    atomic_store_explicit(&tenant->record->memory_bytes, used + bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tenant->record->memory_bytes, bytes, memory_order_relaxed);
     return true;
+}
+
+bool tenant_alive(const struct tenant *tenant)
+{
+    struct pollfd death = {.fd = tenant->process, .events = POLLIN}; /* poll passes over a negative one */
+    return poll(&death, 1, 0) == 0 && !wire_gone(tenant->wire) && !proxy_stopping(tenant->proxy);
 }
 
 void tenant_discharge(struct tenant *tenant, uint64_t bytes)

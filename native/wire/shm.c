@@ -335,6 +335,11 @@ static void wait_counts(struct wire *wire, struct wire_wait_counts *counts)
     counts->wakes = atomic_load_explicit(&waiter->wakes, memory_order_relaxed);
 }
 
+static bool gone(struct wire *wire)
+{
+    return wait_peer_gone(&of(wire)->waiter);
+}
+
 static const struct wire_ops ops = {
     .name = "shm",
     .send = send_message,
@@ -349,6 +354,7 @@ static const struct wire_ops ops = {
     .abandon = abandon,
     .set_spin = set_spin,
     .wait_counts = wait_counts,
+    .gone = gone,
 };
 
 struct shm_region *shm_region_of(struct wire *wire)

@@ -11,6 +11,7 @@
  * up its own worker alone, until wire_shutdown.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,6 +291,12 @@ static void wait_counts(struct wire *wire, struct wire_wait_counts *counts)
     };
 }
 
+static bool gone(struct wire *wire)
+{
+    struct pollfd line = {.fd = of(wire)->socket, .events = POLLRDHUP};
+    return poll(&line, 1, 0) > 0;
+}
+
 static const struct wire_ops ops = {
     .name = "unix-socket",
     .send = send_message,
@@ -304,6 +311,7 @@ static const struct wire_ops ops = {
     .abandon = abandon,
     .set_spin = set_spin,
     .wait_counts = wait_counts,
+    .gone = gone,
 };
 
 static struct wire *over(int socket, char *why, size_t why_size)

@@ -92,7 +92,7 @@ void wait_learn(struct wait_habit *habit, uint64_t waited_ns, uint64_t limit_ns,
     habit->mean_ns = toward(habit->mean_ns, waited_ns);
 }
 
-static bool peer_gone(const struct waiter *waiter)
+bool wait_peer_gone(const struct waiter *waiter)
 {
     /* POLLIN is not asked for: bytes that a peer sends here against all rules must not look like anything. */
     struct pollfd line = {.fd = waiter->lifeline, .events = POLLRDHUP};
@@ -104,7 +104,7 @@ static bool sleep_once(struct waiter *waiter, const struct wait_for *want, uint6
 {
     uint32_t kind = (uint32_t)want->kind;
     atomic_store(waiter->mine, kind);
-    bool ends = wait_ready(want) || atomic_load(&waiter->shut) || peer_gone(waiter);
+    bool ends = wait_ready(want) || atomic_load(&waiter->shut) || wait_peer_gone(waiter);
     if (!ends) {
         struct timespec longest = {(time_t)(longest_ns / 1000000000u), (long)(longest_ns % 1000000000u)};
         count(&waiter->sleeps);

@@ -76,6 +76,9 @@ void wait_wake(struct waiter *waiter, enum wait_kind kind);
 /* Wakes the peer whatever it sleeps for, so that it looks at its life line. */
 void wait_wake_any(struct waiter *waiter);
 
+/* Whether the peer has hung up its life line. */
+bool wait_peer_gone(const struct waiter *waiter);
+
 /* From any thread: ends all waiting of this end. */
 void wait_shut(struct waiter *waiter);
 

@@ -59,11 +59,12 @@ struct wire_ops {
     int (*bulk_peek)(struct wire *, size_t wanted, const void **at, size_t *granted);
     int (*bulk_release)(struct wire *, size_t bytes);
     void (*close)(struct wire *);
-    /* The calls behind wire_shutdown, wire_abandon, wire_set_spin and wire_wait_counts; see there. */
+    /* The calls behind wire_shutdown, wire_abandon, wire_set_spin, wire_wait_counts and wire_gone; see there. */
     void (*shutdown)(struct wire *);
     void (*abandon)(struct wire *);
     void (*set_spin)(struct wire *, uint32_t us);
     void (*wait_counts)(struct wire *, struct wire_wait_counts *);
+    bool (*gone)(struct wire *);
 };
 
 struct wire {
@@ -94,6 +95,12 @@ static inline void wire_abandon(struct wire *wire)
 static inline void wire_set_spin(struct wire *wire, uint32_t us)
 {
     wire->ops->set_spin(wire, us);
+}
+
+/* Whether the peer has hung up, without waiting for anything. */
+static inline bool wire_gone(struct wire *wire)
+{
+    return wire->ops->gone != NULL && wire->ops->gone(wire);
 }
 
 /* (any thread) */

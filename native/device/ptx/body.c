@@ -16,9 +16,7 @@ struct insn *emit(struct build *b, step *run)
         b->insn_room = room;
     }
     struct insn *in = &b->insns[b->insn_count++];
-    in->run = run;
-    in->guard = b->guard;
-    in->guard_not = b->guard_not;
+    *in = (struct insn){.run = run, .guard = b->guard, .guard_not = b->guard_not};
     return in;
 }
 

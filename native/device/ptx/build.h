@@ -6,10 +6,17 @@
 
 #include "device/ptx/inner.h"
 
-/* Memory that lives as long as the module; one cap bounds what a hostile text can make us take. */
+/* What a text may still make us take: host memory, and host and device memory together. */
+struct budget {
+    size_t host_left;
+    uint64_t left;
+};
+
+/* Memory that goes at once: of a module, and of the build of one. */
 struct pool;
-struct pool *pool_open(size_t cap);
-void *pool_take(struct pool *pool, size_t bytes); /* zeroed; NULL when the cap is reached */
+struct pool *pool_open(void);
+void *pool_take(struct pool *pool, struct budget *budget, size_t bytes); /* zeroed; NULL when the budget is spent */
+size_t pool_bytes(const struct pool *pool);                              /* that it holds */
 void pool_close(struct pool *pool);
 
 enum token_kind { TOKEN_END, TOKEN_WORD, TOKEN_NUMBER, TOKEN_STRING, TOKEN_MARK };
@@ -84,11 +91,26 @@ struct constant_node {
     struct constant constant;
 };
 
+/* A variable that was placed on the device, in the module or inside of a body. */
+struct placed_variable {
+    struct placed_variable *next;
+    const struct token *name;
+    uint64_t address, bytes;
+    bool in_body; /* nobody can ask for it by its name */
+};
+
 struct build {
     jmp_buf failed;
     CUresult result;
     struct ptx_log *log;
-    struct pool *pool;
+    const struct ptx_bounds *bounds;
+    uint64_t deadline_ns;
+    uint32_t steps; /* until the next look at the clock */
+    struct budget budget;
+    struct pool *kept;  /* the module's own */
+    struct pool *build; /* given back when the module is built */
+    struct placed_variable *variables;
+    uint64_t variable_bytes;
     const struct ptx_memory *memory;
     struct token *tokens;
     uint32_t token_count, at;
@@ -127,7 +149,9 @@ enum {
 _Noreturn void refuse(struct build *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void refuse_with(struct build *b, CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void *take(struct build *b, size_t bytes);
+void *take(struct build *b, size_t bytes); /* for the time of the build */
+void *keep(struct build *b, size_t bytes); /* for the module's life */
+void spend(struct build *b, uint64_t bytes);
 
 /* lex.c */
 void lex(struct build *b, const char *text);
@@ -142,7 +166,6 @@ static inline int shown(const struct token *token)
 { /* how much of it an error message shows */
     return token->length > 80 ? 80 : (int)token->length;
 }
-char *token_text(struct build *b, const struct token *token);
 
 /* number.c */
 bool number_integer(const struct token *token, uint64_t *value);

@@ -159,15 +159,40 @@ static void first_values(struct build *b, const struct declaration *d, uint64_t 
     b->depth--;
 }
 
+/* A variable in a function's body is one variable, however often the text is written into a kernel. */
+static struct placed_variable *placed_before(const struct build *b, const struct declaration *d)
+{
+    for (struct placed_variable *variable = b->kernel ? b->variables : NULL; variable; variable = variable->next)
+        if (variable->name == d->name)
+            return variable;
+    return NULL;
+}
+
+static void place_variable(struct build *b, const struct declaration *d)
+{
+    enum { UNIT = 256 }; /* what the device hands out memory in */
+    struct placed_variable *variable = take(b, sizeof *variable);
+    *variable = (struct placed_variable){
+        .next = b->variables, .name = d->name, .bytes = d->bytes, .in_body = b->kernel != NULL};
+    uint64_t rounded = (d->bytes + UNIT - 1) / UNIT * UNIT;
+    spend(b, rounded);
+    variable->address = b->memory->place(b->memory->who, d->bytes);
+    if (!variable->address)
+        refuse_with(b, CUDA_ERROR_OUT_OF_MEMORY, "no device memory for the variable '%.*s'", (int)d->name->length,
+                    d->name->at);
+    b->variable_bytes += rounded;
+    b->variables = variable; /* from here on it is given back with the module, also when the build fails */
+}
+
 static void declare_variable(struct build *b, const struct declaration *d)
 {
     struct symbol *symbol = symbol_add(b, d->name, SYMBOL_VARIABLE);
     symbol->size = d->bytes;
     symbol->element = d->element;
-    symbol->value = b->memory->place(b->memory->who, d->bytes);
-    if (!symbol->value)
-        refuse_with(b, CUDA_ERROR_OUT_OF_MEMORY, "no device memory for the variable '%.*s'", (int)d->name->length,
-                    d->name->at);
+    const struct placed_variable *before = placed_before(b, d);
+    if (!before)
+        place_variable(b, d);
+    symbol->value = (before ? before : b->variables)->address;
     uint64_t at = 0;
     if (accept(b, "="))
         first_values(b, d, symbol->value, &at);

@@ -33,12 +33,29 @@ void refuse_with(struct build *b, CUresult result, const char *format, ...)
     longjmp(b->failed, 1);
 }
 
+static void *from(struct build *b, struct pool *pool, size_t bytes)
+{
+    void *memory = pool_take(pool, &b->budget, bytes ? bytes : 1);
+    if (!memory)
+        refuse_with(b, CUDA_ERROR_OUT_OF_MEMORY, "the module needs more memory than it may have");
+    return memory;
+}
+
 void *take(struct build *b, size_t bytes)
 {
-    void *memory = pool_take(b->pool, bytes ? bytes : 1);
-    if (!memory)
-        refuse_with(b, CUDA_ERROR_OUT_OF_MEMORY, "the module is too large");
-    return memory;
+    return from(b, b->build, bytes);
+}
+
+void *keep(struct build *b, size_t bytes)
+{
+    return from(b, b->kept, bytes);
+}
+
+void spend(struct build *b, uint64_t bytes)
+{
+    if (bytes > b->budget.left)
+        refuse_with(b, CUDA_ERROR_OUT_OF_MEMORY, "the module needs more memory than it may have");
+    b->budget.left -= bytes;
 }
 
 static bool in_word(char c)
@@ -138,13 +155,6 @@ bool accept(struct build *b, const char *text)
     bool is = token_is(peek(b), text);
     b->at += is;
     return is;
-}
-
-char *token_text(struct build *b, const struct token *token)
-{
-    char *text = take(b, token->length + 1);
-    memcpy(text, token->at, token->length);
-    return text;
 }
 
 void expect(struct build *b, const char *text)

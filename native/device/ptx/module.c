@@ -12,9 +12,10 @@ struct ptx_module {
     size_t kernel_count;
     struct ptx_variable *variables;
     size_t variable_count;
+    uint64_t bytes; /* of host and device memory */
 };
 
-enum { POOL_CAP = 512 << 20 };
+enum { HOST_BYTES_MOST = 512 << 20 };
 
 static void skip_braces(struct build *b)
 {
@@ -146,10 +147,8 @@ static void reset_for_kernel(struct build *b, const struct function *function)
 {
     b->kernel = function;
     b->symbols = b->module_symbols;
-    b->insns = NULL;
-    b->jumps = NULL;
-    b->insn_count = b->insn_room = b->jump_count = b->jump_room = 0;
-    b->register_bytes = 8 * LANES; /* the register that nobody reads */
+    b->insn_count = b->jump_count = 0; /* their room is used again */
+    b->register_bytes = 8 * LANES;     /* the register that nobody reads */
     b->register_count = b->predicate_left = b->cache_count = b->constant_count = b->carry = 0;
     memset(b->constants, 0, sizeof b->constants);
     memset(b->specials, 0, sizeof b->specials);
@@ -160,7 +159,7 @@ static void reset_for_kernel(struct build *b, const struct function *function)
 
 static void place_parameters(struct build *b, const struct function *function, struct ptx_kernel *kernel)
 {
-    struct ptx_parameter *parameters = take(b, function->formal_count * sizeof *parameters);
+    struct ptx_parameter *parameters = keep(b, function->formal_count * sizeof *parameters);
     uint64_t used = 0;
     for (uint32_t i = 0; i < function->formal_count; i++) {
         const struct formal *formal = &function->formals[i];
@@ -177,7 +176,7 @@ static void place_parameters(struct build *b, const struct function *function, s
 
 static const struct constant *settled_constants(struct build *b)
 {
-    struct constant *constants = take(b, b->constant_count * sizeof *constants);
+    struct constant *constants = keep(b, b->constant_count * sizeof *constants);
     uint32_t count = 0;
     for (int i = 0; i < CONSTANT_BUCKETS; i++)
         for (const struct constant_node *node = b->constants[i]; node; node = node->next) {
@@ -187,6 +186,14 @@ static const struct constant *settled_constants(struct build *b)
             count++;
         }
     return constants;
+}
+
+static void *copy(struct build *b, const void *from, size_t bytes)
+{
+    void *to = keep(b, bytes);
+    if (bytes)
+        memcpy(to, from, bytes);
+    return to;
 }
 
 /* The executor goes where the code says: no branch may lead out of it. */
@@ -217,17 +224,19 @@ static void build_kernel(struct build *b, const struct function *function, struc
     check_targets(b);
     if (b->dynamic_align)
         b->shared_bytes = (b->shared_bytes + b->dynamic_align - 1) / b->dynamic_align * b->dynamic_align;
-    struct ptx_code *code = take(b, sizeof *code);
-    code->insns = b->insns;
+    struct ptx_code *code = keep(b, sizeof *code);
+    code->insns = copy(b, b->insns, b->insn_count * sizeof *b->insns);
     code->insn_count = b->insn_count;
     code->register_bytes = b->register_bytes;
     code->cache_count = b->cache_count;
     code->constants = settled_constants(b);
     code->constant_count = b->constant_count;
     memcpy(code->specials, b->specials, sizeof code->specials);
-    code->jumps = b->jumps;
+    code->jumps = copy(b, b->jumps, b->jump_count * sizeof *b->jumps);
     code->jump_count = b->jump_count;
-    kernel->name = token_text(b, &(struct token){.at = function->name, .length = function->length});
+    char *name = keep(b, function->length + 1);
+    memcpy(name, function->name, function->length);
+    kernel->name = name;
     kernel->shared_bytes = (uint32_t)b->shared_bytes;
     kernel->local_bytes = (uint32_t)((b->local_bytes + 15) / 16 * 16);
     kernel->register_count = b->register_count;
@@ -240,7 +249,7 @@ static void build_kernels(struct build *b, struct ptx_module *module)
     size_t count = 0;
     for (const struct function *f = b->functions; f; f = f->next)
         count += f->is_kernel;
-    module->kernels = take(b, count * sizeof *module->kernels);
+    module->kernels = keep(b, count * sizeof *module->kernels);
     for (const struct function *f = b->functions; f; f = f->next)
         if (f->is_kernel)
             build_kernel(b, f, &module->kernels[module->kernel_count++]);
@@ -250,52 +259,71 @@ static void build_kernels(struct build *b, struct ptx_module *module)
 static void list_variables(struct build *b, struct ptx_module *module)
 {
     size_t count = 0;
-    const struct symbol *first = b->module_symbols ? b->module_symbols : b->symbols;
-    for (const struct symbol *symbol = first; symbol; symbol = symbol->next)
-        count += symbol->kind == SYMBOL_VARIABLE && symbol->value;
+    for (const struct placed_variable *variable = b->variables; variable; variable = variable->next)
+        count++;
     module->variables = calloc(count ? count : 1, sizeof *module->variables);
-    for (const struct symbol *symbol = first; symbol && module->variables; symbol = symbol->next)
-        if (symbol->kind == SYMBOL_VARIABLE && symbol->value) {
-            char *name = pool_take(module->pool, symbol->length + 1);
-            if (name)
-                memcpy(name, symbol->name, symbol->length);
-            module->variables[module->variable_count++] =
-                (struct ptx_variable){name ? name : "", symbol->value, symbol->size};
+    for (const struct placed_variable *variable = b->variables; variable; variable = variable->next) {
+        if (!module->variables) {
+            module->memory.give_back(module->memory.who, variable->address);
+            b->result = CUDA_ERROR_OUT_OF_MEMORY;
+            continue;
         }
+        uint32_t length = variable->name->length;
+        char *name = variable->in_body ? NULL : pool_take(module->pool, &b->budget, length + 1);
+        if (name)
+            memcpy(name, variable->name->at, length);
+        else if (!variable->in_body && b->result == CUDA_SUCCESS)
+            b->result = CUDA_ERROR_OUT_OF_MEMORY;
+        module->variables[module->variable_count++] = (struct ptx_variable){name, variable->address, variable->bytes};
+    }
+    module->bytes = b->variable_bytes + pool_bytes(module->pool) + count * sizeof *module->variables + sizeof *module;
 }
 
-CUresult ptx_load(const char *text, const struct ptx_memory *memory, struct ptx_module **out, struct ptx_log *log)
+static CUresult build_module(struct build *b, struct ptx_module *module, const char *text)
 {
-    struct ptx_module *module = calloc(1, sizeof *module);
-    struct build *b = calloc(1, sizeof *b);
-    if (module)
-        module->pool = pool_open(POOL_CAP);
-    if (!module || !b || !module->pool) {
-        if (module)
-            pool_close(module->pool);
-        free(module);
-        free(b);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    module->memory = *memory;
-    b->pool = module->pool;
-    b->memory = memory;
-    b->log = log;
-    b->result = CUDA_SUCCESS;
     if (setjmp(b->failed) == 0) {
         lex(b, text);
         read_module(b, module);
         build_kernels(b, module);
     }
-    CUresult result = b->result;
     list_variables(b, module);
-    free(b);
-    if (result != CUDA_SUCCESS) {
-        ptx_unload(module);
-        return result;
+    return b->result;
+}
+
+CUresult ptx_load(const char *text, const struct ptx_memory *memory, const struct ptx_bounds *bounds,
+                  struct ptx_module **out, struct ptx_log *log)
+{
+    struct ptx_module *module = calloc(1, sizeof *module);
+    struct build *b = calloc(1, sizeof *b);
+    struct pool *kept = pool_open(), *build = pool_open();
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (module && b && kept && build) {
+        *module = (struct ptx_module){.pool = kept, .memory = *memory};
+        b->kept = kept;
+        b->build = build;
+        b->memory = memory;
+        b->bounds = bounds;
+        b->budget = (struct budget){.host_left = HOST_BYTES_MOST, .left = bounds->bytes_most};
+        b->log = log;
+        b->result = CUDA_SUCCESS;
+        result = build_module(b, module, text);
     }
-    *out = module;
-    return CUDA_SUCCESS;
+    pool_close(build);
+    free(b);
+    if (result == CUDA_SUCCESS) {
+        *out = module;
+    } else if (module && module->pool) {
+        ptx_unload(module);
+    } else {
+        pool_close(kept);
+        free(module);
+    }
+    return result;
+}
+
+uint64_t ptx_bytes(const struct ptx_module *module)
+{
+    return module->bytes;
 }
 
 void ptx_unload(struct ptx_module *module)
@@ -317,7 +345,7 @@ size_t ptx_kernels(const struct ptx_module *module, const struct ptx_kernel **ke
 const struct ptx_variable *ptx_variable_named(const struct ptx_module *module, const char *name)
 {
     for (size_t i = 0; i < module->variable_count; i++)
-        if (strcmp(module->variables[i].name, name) == 0)
+        if (module->variables[i].name && strcmp(module->variables[i].name, name) == 0)
             return &module->variables[i];
     return NULL;
 }

@@ -27,7 +27,7 @@ struct ptx_kernel {
 };
 
 struct ptx_variable { /* a .global or .const variable of the module */
-    const char *name;
+    const char *name; /* NULL: declared inside of a body, where only the body knows it */
     uint64_t address;
     size_t bytes;
 };
@@ -53,9 +53,19 @@ struct ptx_launch {
     uint64_t timeout_ns;
 };
 
+/* What loading a text may take. */
+struct ptx_bounds {
+    uint64_t bytes_most; /* of device memory for variables and host memory for code together */
+    uint64_t timeout_ns;
+    bool (*goes_on)(void *who); /* asked now and then; false: nobody waits for the module. NULL: somebody does */
+    void *who;
+};
+
 enum { PTX_CAPABILITY = 90, PTX_VERSION_MAJOR = 9 };
 
-CUresult ptx_load(const char *text, const struct ptx_memory *memory, struct ptx_module **module, struct ptx_log *log);
+CUresult ptx_load(const char *text, const struct ptx_memory *memory, const struct ptx_bounds *bounds,
+                  struct ptx_module **module, struct ptx_log *log);
+uint64_t ptx_bytes(const struct ptx_module *module); /* of host and device memory that it holds */
 void ptx_unload(struct ptx_module *module);
 size_t ptx_kernels(const struct ptx_module *module, const struct ptx_kernel **kernels);
 const struct ptx_variable *ptx_variable_named(const struct ptx_module *module, const char *name);

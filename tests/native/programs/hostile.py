@@ -94,6 +94,44 @@ def padding_of_parameters() -> list[str]:
     return [str(int(from_device(there, back).any()))]
 
 
+def large_variables() -> list[str]:
+    """Variables of 900 MiB under a small quota, in the module and in a body; then the whole quota is still there."""
+    before = ok(cu.cuMemGetInfo())[0]
+    found = [
+        load(f"{HEAD}.visible .global .align 4 .b8 big[{900 << 20}];\n\0".encode()),
+        load(kernel(f".global .align 4 .b8 big[{900 << 20}]; mov.u64 %rd1, big;")),
+        load(f"{HEAD}{''.join(f'.global .u32 x{i}[{1 << 18}];' for i in range(100))}\n\0".encode()),
+    ]
+    return [*found, str(ok(cu.cuMemGetInfo())[0] == before), error(cu.cuMemAlloc(before))]
+
+
+def variables_in_bodies() -> list[str]:
+    """32 loads and unloads of 32 MiB, half of them inside of a function that is called twice."""
+    inside = f".global .align 4 .b8 big[{16 << 20}]; mov.u64 %rd1, big;"
+    called = f"{HEAD}.func f() {{ {REGISTERS} {inside} }} .entry k() {{ {REGISTERS} {inside} call f; call f; }}\n\0"
+    before, after = ok(cu.cuMemGetInfo())[0], []
+    for _ in range(32):
+        loaded = ok(cu.cuModuleLoadData(called.encode()))
+        taken = before - ok(cu.cuMemGetInfo())[0]
+        assert 32 << 20 <= taken < 33 << 20, taken
+        ok(cu.cuModuleUnload(loaded))
+        after.append(ok(cu.cuMemGetInfo())[0])
+    return [str(after == [before] * 32), error(cu.cuMemAlloc(60 << 20))]
+
+
+def code_that_grows() -> list[str]:
+    """Functions that call the next one twice: 3 KB of text would become a million instructions, or take for ever."""
+
+    def doubling(body: str) -> bytes:
+        calls = "".join(f".func f{i}() {{ call f{i + 1}; call f{i + 1}; }}\n" for i in range(28))
+        turned = "\n".join(reversed(calls.splitlines()))
+        return f"{HEAD}.func f28() {{ {body} }}\n{turned}\n.entry k() {{ call f0; }}\n\0".encode()
+
+    before = ok(cu.cuMemGetInfo())[0]
+    found = [load(doubling("trap;")), load(doubling("")), load(b";" * (1 << 20) + b"\0")]
+    return [*found, str(ok(cu.cuMemGetInfo())[0] == before)]
+
+
 CASES: dict[str, Callable[[], Any]] = {
     case.__name__: case
     for case in (
@@ -103,6 +141,9 @@ CASES: dict[str, Callable[[], Any]] = {
         exclamation_marks,
         deep_nesting,
         padding_of_parameters,
+        large_variables,
+        variables_in_bodies,
+        code_that_grows,
     )
 }
 

@@ -55,3 +55,12 @@ def test_one_register_may_stand_in_braces(on_software: Any) -> None:
     store = "mov.u32 %r1, 7; st.global.b32 [%rd1], { %r1 };"
     load = "ld.global.b32 { %r2 }, [ %rd1 + 0 ]; st.global.b32 [%rd1+4], %r2;"
     assert stored(on_software, store + load)[:2] == [7, 7]
+
+
+def test_a_variable_inside_of_a_function_is_one_however_often_it_is_called(on_software: Any) -> None:
+    count = """
+.func (.param .b32 before) count() { .global .u32 calls; .reg .b32 %x;
+atom.global.add.u32 %x, [calls], 1; st.param.b32 [before], %x; }"""
+    call = "{ .param .b32 got; call (got), count; ld.param.b32 %r1, [got]; } st.global.u32 [%rd1+AT], %r1;\n"
+    body = "".join(call.replace("AT", str(4 * i)) for i in range(8))
+    assert stored(on_software, body, count) == list(range(8))

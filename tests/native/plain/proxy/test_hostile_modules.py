@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 HOSTILE = Path(__file__).parents[2] / "programs" / "hostile.py"
-BAD = "CUDA_ERROR_INVALID_PTX"
+BAD, FULL = "CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_OUT_OF_MEMORY"
 NEIGHBOUR = """
 import sys
 import gpu
@@ -30,12 +30,16 @@ ANSWERS = {
     "exclamation_marks": ["CUDA_SUCCESS", "CUDA_SUCCESS", "1", "2"],
     "deep_nesting": [BAD] * 4,
     "padding_of_parameters": ["0"],
+    "large_variables": [FULL, FULL, FULL, "True", "CUDA_SUCCESS"],
+    "variables_in_bodies": ["True", "CUDA_SUCCESS"],
+    "code_that_grows": [FULL, FULL, FULL, "True"],
 }
+QUOTA_MB = {"large_variables": "8", "variables_in_bodies": "64", "code_that_grows": "16"}
 
 
-def answers_beside_a_neighbour(nursery: Any, case: str, *options: str) -> Any:
+def answers_beside_a_neighbour(nursery: Any, case: str) -> Any:
     """What the hostile tenant got, after its neighbour and the proxy were seen to go on."""
-    proxy = nursery.proxy(*options)
+    proxy = nursery.proxy("--memory-mb", QUOTA_MB.get(case, "1024"))
     neighbour = nursery.start(NEIGHBOUR, proxy.environment())
     assert neighbour.stdout.readline() == "ready\n"
     found = json.loads(nursery.run(HOSTILE, proxy.environment(), case))

@@ -40,7 +40,7 @@ gpu.begin()
 free = ok(cu.cuMemGetInfo())[0]
 loaded = module("vector")
 taken = free - ok(cu.cuMemGetInfo())[0]
-assert taken == len(image("vector")), taken
+assert len(image("vector")) < taken < 40 * len(image("vector")), taken  # the image, and the code made of it
 ok(cu.cuModuleUnload(loaded))
 assert ok(cu.cuMemGetInfo())[0] == free
 padded = image("vector")[:-1] + b"//" + b"x" * (9 << 20) + b"\\0"
