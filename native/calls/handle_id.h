@@ -11,6 +11,7 @@ enum handle_kind {
     HANDLE_EVENT,
     HANDLE_MODULE,
     HANDLE_FUNCTION,
+    HANDLE_GRAPH, /* one that can be launched */
     HANDLE_KINDS,
 };
 

@@ -10,7 +10,7 @@ from typing import Any
 
 MODES = ("answered", "posted", "cached", "local")
 HANDS = ("none", "client", "server", "both")
-HANDLES = ("context", "stream", "event", "module", "function")
+HANDLES = ("context", "stream", "event", "module", "function", "graph")
 KINDS = ("value", "string", "bytes", "memory", "device", *HANDLES)
 ROLES = ("use", "create", "destroy")
 BODY_MAX = 8192  # WIRE_BODY_MAX of wire.h; the generated code asserts that they are equal
@@ -40,6 +40,7 @@ WIRE_TYPES = {
     "CUevent": "uint64_t",
     "CUmodule": "uint64_t",
     "CUfunction": "uint64_t",
+    "CUgraphExec": "uint64_t",
     "CUuuid": "struct wire_uuid",
 }
 

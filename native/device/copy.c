@@ -4,7 +4,7 @@
 #include "device/device.h"
 #include "device/timeline.h"
 
-enum transfer { TO_DEVICE, TO_HOST, WITHIN, FILL8, FILL32 };
+enum transfer { TO_DEVICE, TO_HOST, WITHIN, FILL8, FILL16, FILL32 };
 
 struct transfer_call {
     enum transfer kind;
@@ -33,6 +33,10 @@ static void compute(const struct transfer_call *call)
     switch (call->kind) {
     case FILL8:
         memset(to, (int)call->value, call->bytes);
+        break;
+    case FILL16:
+        for (size_t i = 0; i < call->bytes / 2; i++)
+            ((uint16_t *)to)[i] = (uint16_t)call->value;
         break;
     case FILL32:
         for (size_t i = 0; i < call->bytes / 4; i++)
@@ -105,9 +109,37 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
     return copy(WITHIN, to, from, bytes, stream, false);
 }
 
+/* --- copies that find out for themselves where each address lies --- */
+
+static CUresult copy_between(uint64_t to, uint64_t from, size_t bytes, CUstream stream, bool wait)
+{
+    struct CUctx_st *context;
+    struct arena_range range;
+    CUresult result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    bool to_device = arena_find(device_arena(), &context->memory, to, 1, false, &range);
+    bool from_device = arena_find(device_arena(), &context->memory, from, 1, false, &range);
+    context_leave(context);
+    if (!to_device && !from_device)
+        return CUDA_ERROR_INVALID_VALUE;
+    enum transfer kind = !to_device ? TO_HOST : from_device ? WITHIN : TO_DEVICE;
+    return copy(kind, to, from, bytes, stream, wait && kind != WITHIN);
+}
+
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    return copy_between(to, from, bytes, NULL, true);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return copy_between(to, from, bytes, stream, false);
+}
+
 static CUresult fill(enum transfer kind, uint64_t to, uint32_t value, size_t count, CUstream stream)
 {
-    size_t width = kind == FILL32 ? 4 : 1;
+    size_t width = kind == FILL32 ? 4 : kind == FILL16 ? 2 : 1;
     if (to % width || count > SIZE_MAX / width)
         return CUDA_ERROR_INVALID_VALUE;
     return transfer(
@@ -119,6 +151,11 @@ CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count)
     return fill(FILL8, to, value, count, NULL);
 }
 
+CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count)
+{
+    return fill(FILL16, to, value, count, NULL);
+}
+
 CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count)
 {
     return fill(FILL32, to, value, count, NULL);
@@ -127,6 +164,11 @@ CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count)
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream)
 {
     return fill(FILL8, to, value, count, stream);
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream)
+{
+    return fill(FILL16, to, value, count, stream);
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream)

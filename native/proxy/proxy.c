@@ -28,6 +28,8 @@ static void add_up(struct record *totals, const struct record *record)
 {
     for (size_t call = 0; call < CALL_COUNT; call++)
         totals->calls[call] += record->calls[call];
+    totals->posted += record->posted;
+    totals->replayed += record->replayed;
     totals->errors += record->errors;
     totals->refused += record->refused;
     totals->bytes_in += record->bytes_in;

@@ -54,6 +54,9 @@ static inline bool proxy_stopping(const struct proxy *proxy)
 /* Gives the images of a context's modules back to the memory quota (serve_modules.c). */
 void serve_end_modules(struct tenant *tenant, uint64_t context);
 
+/* Gives the lists of a context's graphs back to the memory quota (serve_graphs.c). */
+void serve_end_graphs(struct tenant *tenant, uint64_t context);
+
 /* The status socket: its threads never make a tenant wait longer than it takes to copy the counters. */
 bool status_begin(struct proxy *proxy, int listener);
 

@@ -78,6 +78,8 @@ bool serve_message(struct tenant *tenant, const struct wire_header *header, cons
         .out_variable = out + entry->out_bytes,
     };
     bool posted = (header->flags & WIRE_POSTED) != 0;
+    if (posted)
+        atomic_fetch_add_explicit(&tenant->record->posted, 1, memory_order_relaxed);
     CUresult result = run(&request, entry, posted);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) /* the answer of a query is not an error */
         atomic_fetch_add_explicit(&tenant->record->errors, 1, memory_order_relaxed);

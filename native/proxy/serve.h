@@ -2,7 +2,15 @@
 #ifndef GPUTAX_PROXY_SERVE_H
 #define GPUTAX_PROXY_SERVE_H
 
+#include "calls/layout.h"
 #include "proxy/tenant.h"
+
+/* What the proxy knows about a function beside its handle. */
+struct function_facts {
+    uint32_t count;
+    uint32_t bytes;
+    struct parameter parameters[];
+};
 
 struct request {
     struct tenant *tenant;
@@ -50,6 +58,9 @@ uint64_t tenant_left(const struct tenant *tenant); /* of the memory quota */
 bool tenant_alive(const struct tenant *tenant);    /* false: nobody waits for the answer of what is being served */
 bool tenant_charge(struct tenant *tenant, uint64_t bytes);
 void tenant_discharge(struct tenant *tenant, uint64_t bytes);
+
+/* Waits for the launch quota; false if the tenant died meanwhile, or the proxy ends. */
+bool tenant_throttle(struct tenant *tenant);
 
 /* Clears device memory of the current context and waits for it. */
 CUresult tenant_clear(struct tenant *tenant, CUdeviceptr pointer, size_t bytes);

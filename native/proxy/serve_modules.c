@@ -21,12 +21,6 @@ struct module_facts {
     uint64_t charged_bytes; /* image and module */
 };
 
-struct function_facts {
-    uint32_t count;
-    uint32_t bytes;
-    struct parameter parameters[];
-};
-
 /* The image in private memory with a 0 behind it, or NULL. */
 static char *take_image(struct request *request, size_t bytes)
 {
@@ -247,8 +241,7 @@ CUresult serve_cuModuleGetGlobal_v2(struct request *request)
     return CUDA_SUCCESS;
 }
 
-/* Waits for the launch quota; false if the tenant died meanwhile, or the proxy ends. */
-static bool throttle(struct tenant *tenant)
+bool tenant_throttle(struct tenant *tenant)
 {
     uint64_t begun = now_ns();
     uint64_t wait = bucket_take(&tenant->launches, begun);
@@ -283,7 +276,7 @@ CUresult serve_cuLaunchKernel(struct request *request)
     memcpy(packed, request->variable, facts->bytes);
     for (uint32_t at = 0; at < facts->count; at++)
         parameters[at] = packed + facts->parameters[at].offset;
-    if (!throttle(tenant)) {
+    if (!tenant_throttle(tenant)) {
         request->broken = true;
         return CUDA_ERROR_LAUNCH_FAILED;
     }

@@ -33,14 +33,15 @@ static void add_calls(struct json *json, const _Atomic uint64_t *calls)
 
 static void add_counters(struct json *json, const struct record *record)
 {
-    json_add(json,
-             "\"errors\": %llu, \"refused_messages\": %llu, \"bytes_in\": %llu, \"bytes_out\": %llu, "
-             "\"cleared_bytes\": %llu, "
-             "\"cleared_s\": %.6f, \"throttled_s\": %.6f, \"calls\": ",
-             (unsigned long long)record->errors, (unsigned long long)record->refused,
-             (unsigned long long)record->bytes_in, (unsigned long long)record->bytes_out,
-             (unsigned long long)record->cleared_bytes, (double)record->cleared_ns / 1e9,
-             (double)record->throttled_ns / 1e9);
+    json_add(
+        json,
+        "\"errors\": %llu, \"refused_messages\": %llu, \"bytes_in\": %llu, \"bytes_out\": %llu, "
+        "\"cleared_bytes\": %llu, "
+        "\"cleared_s\": %.6f, \"throttled_s\": %.6f, \"posted_calls\": %llu, \"replayed_steps\": %llu, \"calls\": ",
+        (unsigned long long)record->errors, (unsigned long long)record->refused, (unsigned long long)record->bytes_in,
+        (unsigned long long)record->bytes_out, (unsigned long long)record->cleared_bytes,
+        (double)record->cleared_ns / 1e9, (double)record->throttled_ns / 1e9, (unsigned long long)record->posted,
+        (unsigned long long)record->replayed);
     add_calls(json, record->calls);
 }
 
@@ -105,6 +106,8 @@ static void sum_up(const struct proxy *proxy, struct record *sums)
     for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
         for (size_t call = 0; call < CALL_COUNT; call++)
             sums->calls[call] += tenant->record->calls[call];
+        sums->posted += tenant->record->posted;
+        sums->replayed += tenant->record->replayed;
         sums->errors += tenant->record->errors;
         sums->refused += tenant->record->refused;
         sums->bytes_in += tenant->record->bytes_in;

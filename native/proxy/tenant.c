@@ -32,6 +32,7 @@ void tenant_begin(struct tenant *tenant)
     limits[HANDLE_EVENT] = EVENTS_MOST;
     limits[HANDLE_MODULE] = limit_of(tenant->limits.modules);
     limits[HANDLE_FUNCTION] = FUNCTIONS_MOST;
+    limits[HANDLE_GRAPH] = OTHERS_MOST;
     uint64_t memory = tenant->limits.memory_bytes;
     if (memory == 0 || memory > tenant->backend->memory_bytes)
         memory = tenant->backend->memory_bytes;
@@ -153,6 +154,7 @@ CUresult tenant_end_context(struct tenant *tenant, uint64_t id)
     CUresult result = calls->cuCtxDestroy_v2(real);
     end_memory(tenant, id);
     serve_end_modules(tenant, id);
+    serve_end_graphs(tenant, id);
     handles_remove(&tenant->handles, HANDLE_CONTEXT, id);
     calls->cuCtxSetCurrent(NULL);
     tenant->current = 0;

@@ -28,6 +28,8 @@ struct record {
     uint64_t memory_limit_bytes;
     _Atomic uint64_t memory_bytes;
     _Atomic uint64_t calls[CALL_COUNT];
+    _Atomic uint64_t posted;                    /* of these, messages without an answer */
+    _Atomic uint64_t replayed;                  /* steps of graphs that were run */
     _Atomic uint64_t errors;                    /* calls that did not succeed */
     _Atomic uint64_t refused;                   /* messages that were no well-formed calls */
     _Atomic uint64_t bytes_in, bytes_out;       /* copied to and from the device */

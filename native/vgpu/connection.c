@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/graph.h"
 #include "vgpu/connection.h"
 #include "vgpu/vgpu.h"
 
@@ -20,12 +21,14 @@ struct connection *vgpu_connection(void)
 
 static void before_fork(void)
 {
+    graphs_lock();
     pthread_mutex_lock(&lock);
 }
 
 static void after_fork_parent(void)
 {
     pthread_mutex_unlock(&lock);
+    graphs_unlock();
 }
 
 /* The child starts as a new tenant: nothing of the parent's connection, contexts, memory or handles is its own. */
@@ -39,6 +42,7 @@ static void after_fork_child(void)
     vgpu_contexts_reset();
     vgpu_functions_reset();
     vgpu_cache_reset();
+    graphs_reset();
 }
 
 static void watch_forks(void)

@@ -1,5 +1,5 @@
 # libvgpu, the tenants' libcuda.so.1.
-VGPU_OBJECTS := $(call objects,$(sort $(wildcard vgpu/*.c)) calls/procs.c) \
+VGPU_OBJECTS := $(call objects,$(sort $(wildcard vgpu/*.c) $(wildcard driver/*.c)) calls/procs.c) \
     $(BUILD)/obj/generated/vgpu_stubs.o $(BUILD)/obj/generated/vgpu_procs.o
 ALL += $(BUILD)/vgpu/libcuda.so.1
 

@@ -48,7 +48,10 @@ def look_up_as_in_cuda_11(library: ctypes.CDLL, name: str, version: int, flags: 
         ("cuLaunchKernel", NEWEST, PER_THREAD, NO_SYMBOL),  # its per-thread form is another function, which is not here
         ("cuLaunchKernel", 1000, PER_THREAD, NO_SYMBOL),
         ("cuMemAlloc_v2", NEWEST, 0, NO_SYMBOL),
-        ("cuGraphCreate", NEWEST, 0, NO_SYMBOL),
+        ("cuGraphCreate", NEWEST, 0, FOUND),
+        ("cuGraphCreate", 9000, 0, NO_VERSION),
+        ("cuGraphAddDependencies", NEWEST, 0, NO_VERSION),  # CUDA 13 has a form with other arguments
+        ("cuStreamBeginCapture", NEWEST, 0, NO_SYMBOL),
         ("cuMemAllocManaged", NEWEST, 0, NO_SYMBOL),
         ("cuLaunchKernelEx", 11000, 0, NO_VERSION),
         ("cumemalloc", NEWEST, 0, NO_SYMBOL),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import random
-import re
 import socket
 import struct
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.native.hostile import POSTED, Hostile, read_wire_facts
 
 
 def test_the_cuda_runtime_is_refused_cleanly(nursery: Any) -> None:
@@ -45,7 +45,7 @@ def ask(name, version, flags=0):
     return result, status.value, found.value
 def address(name):
     return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-for name in (b"cuGraphCreate", b"cuMemAllocManaged", b"cuMemAlloc_v2", b"", b"x" * 10000):
+for name in (b"cuStreamBeginCapture", b"cuMemAllocManaged", b"cuMemAlloc_v2", b"", b"x" * 10000):
     assert ask(name, 13000) == (0, 1, None), name
 assert ask(b"cuCtxCreate", 3019) == (0, 2, None)
 assert ask(b"cuCtxCreate", 3020)[2] == address("cuCtxCreate_v2")
@@ -109,60 +109,9 @@ def test_a_second_proxy_does_not_take_a_living_ones_socket(nursery: Any) -> None
     nursery.run("import gpu; gpu.begin()", proxy.environment())
 
 
-HEADER = struct.Struct("<IIQQiI")
-MESSAGE, BULK, POSTED = 0x6D677078, 0x6B6C7562, 1
-
-
-class Hostile:
-    """A client that speaks the socket transport by hand and keeps no rule that it does not like."""
-
-    def __init__(self, path: Path, fingerprint: int) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(10)
-        self.socket.connect(str(path))
-        self.socket.sendall(struct.pack("<8sIIQ16s24s", b"gputaxW", 1, 0, fingerprint, b"unix-socket", b""))
-        answer = self._receive(1024)
-        assert struct.unpack_from("<8sII", answer)[2] == 0, answer[16:200]
-        self.sequence = 0
-
-    def __enter__(self) -> Hostile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-    def _receive(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            part = self.socket.recv(count - len(data))
-            if not part:
-                raise ConnectionError
-            data += part
-        return data
-
-    def send(self, call: int, body: bytes, bulk: int = 0, flags: int = 0, claimed: int | None = None) -> None:
-        self.sequence += 1
-        size = len(body) if claimed is None else claimed
-        header = HEADER.pack(call, size, self.sequence, bulk, 0, flags)
-        self.socket.sendall(struct.pack("<II", MESSAGE, HEADER.size + size) + header + body)
-
-    def send_bulk(self, data: bytes) -> None:
-        self.socket.sendall(struct.pack("<II", BULK, len(data)) + data)
-
-    def answer(self) -> tuple[int, bytes]:
-        kind, count = struct.unpack("<II", self._receive(8))
-        assert kind == MESSAGE
-        _, body, sequence, _, status, _ = HEADER.unpack(self._receive(HEADER.size))
-        assert (sequence, body) == (self.sequence, count - HEADER.size)
-        return status, self._receive(body)
-
-
 @pytest.fixture
 def wire_facts(nursery: Any) -> tuple[int, dict[str, int]]:
-    text = (nursery.build / "generated" / "calls.h").read_text(encoding="utf-8")
-    fingerprint = re.search(r"CALLS_FINGERPRINT UINT64_C\((0x[0-9a-f]+)\)", text)
-    assert fingerprint is not None
-    return int(fingerprint[1], 16), {name: int(n) for name, n in re.findall(r"CALL_(\w+) = (\d+),", text)}
+    return read_wire_facts(nursery.build)
 
 
 def test_a_client_without_checks_gets_no_foreign_byte(nursery: Any, wire_facts: tuple[int, dict[str, int]]) -> None:

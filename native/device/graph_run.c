@@ -1,0 +1,91 @@
+/* An instantiated graph on the software device: its steps one after another in the stream, which is one of the orders that
+ * CUDA allows. */
+#include "device/device.h"
+#include "driver/graph.h"
+
+static bool lies_inside(struct CUctx_st *context, uint64_t address, uint64_t bytes)
+{
+    struct arena_range range;
+    return bytes == 0 || arena_find(device_arena(), &context->memory, address, bytes, false, &range);
+}
+
+CUresult graph_check(const struct graph_step *step)
+{
+    struct CUctx_st *context;
+    uint64_t bytes = 0;
+    if (step->kind != STEP_COPY && step->kind != STEP_FILL)
+        return CUDA_SUCCESS;
+    if (step->kind == STEP_FILL && __builtin_mul_overflow(step->fill.count, (uint64_t)step->fill.width, &bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    bool good = step->kind == STEP_FILL ? lies_inside(context, step->fill.to, bytes)
+                                        : lies_inside(context, step->copy.to, step->copy.bytes) &&
+                                              lies_inside(context, step->copy.from, step->copy.bytes);
+    context_leave(context);
+    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult graph_made(struct graph_exec *exec)
+{
+    (void)exec;
+    return CUDA_SUCCESS;
+}
+
+CUresult graph_changed(struct graph_exec *exec, uint32_t place)
+{
+    (void)exec;
+    (void)place;
+    return CUDA_SUCCESS;
+}
+
+void graph_ended(struct graph_exec *exec)
+{
+    (void)exec;
+}
+
+static CUresult run_step(const struct exec_step *one, CUstream stream)
+{
+    const struct graph_step *step = &one->step;
+    switch (step->kind) {
+    case STEP_KERNEL: {
+        size_t bytes = step->parameter_bytes;
+        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, one->parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                         CU_LAUNCH_PARAM_END};
+        const uint32_t *grid = step->kernel.grid, *block = step->kernel.block;
+        return cuLaunchKernel((CUfunction)(uintptr_t)step->kernel.function, grid[0], grid[1], grid[2], block[0],
+                              block[1], block[2], step->kernel.shared_bytes, stream, NULL, extra);
+    }
+    case STEP_COPY:
+        return cuMemcpyDtoDAsync_v2(step->copy.to, step->copy.from, step->copy.bytes, stream);
+    case STEP_FILL:
+        if (step->fill.width == 4)
+            return cuMemsetD32Async(step->fill.to, step->fill.value, step->fill.count, stream);
+        if (step->fill.width == 2)
+            return cuMemsetD16Async(step->fill.to, (unsigned short)step->fill.value, step->fill.count, stream);
+        return cuMemsetD8Async(step->fill.to, (unsigned char)step->fill.value, step->fill.count, stream);
+    default:
+        return CUDA_SUCCESS;
+    }
+}
+
+/* A kernel that faults ends the run, and its error shows at the next call, as after a launch. */
+CUresult graph_run(struct graph_exec *exec, CUstream stream)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *found;
+    CUresult result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = stream_find(context, stream, &found);
+    context_leave(context);
+    for (uint32_t at = 0; at < exec->count && result == CUDA_SUCCESS; at++)
+        result = run_step(&exec->steps[at], stream);
+    if (result == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    CUresult state = context_enter(&context);
+    if (state == CUDA_SUCCESS)
+        context_leave(context);
+    return state == CUDA_SUCCESS ? result : CUDA_SUCCESS;
+}
