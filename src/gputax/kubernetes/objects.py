@@ -175,6 +175,9 @@ def _container(plan: PodPlan) -> Manifest:
     if plan.tenant_of_proxy or plan.serves_proxy:
         mounts.append({"name": "proxy", "mountPath": PROXY_DIRECTORY, "readOnly": not plan.serves_proxy})
     variables = {"HOME": "/tmp", "TMPDIR": "/tmp", **plan.variables}
+    if plan.tenant_of_proxy:
+        # NVIDIA's runtime gives every GPU of the node to a container whose image says `all`, as CUDA images do.
+        variables["NVIDIA_VISIBLE_DEVICES"] = "void"
     return {
         **({"startupProbe": dict(plan.startup_probe)} if plan.startup_probe else {}),
         "name": CONTAINER,

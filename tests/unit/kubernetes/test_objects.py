@@ -7,6 +7,7 @@ import pytest
 from gputax.kubernetes import objects
 from gputax.kubernetes.objects import PodPlan, Size, job, pod, proxy_plan, suite_words
 from gputax.kubernetes.permissions import PERMISSIONS, rules
+from tests.builders.kustomizations import PLACES
 
 PLAN = PodPlan("p", "run-1", "gputax:1", Size(2, "4Gi", 1))
 
@@ -50,6 +51,27 @@ def test_only_a_layer_that_needs_a_path_of_the_node_gets_one() -> None:
     assert volume["hostPath"] == {"path": "/run/gputax-proxy", "type": "Directory"}
     assert mount["readOnly"] is True
     assert objects.GPU_RESOURCE not in container(tenant)["resources"]["limits"]
+
+
+def rendered_tenants() -> list[objects.Manifest]:
+    """Every pod of the overlays that mounts the directory of the proxy's socket read-only."""
+    rendered = [each for place in PLACES.values() for each in place() if each["kind"] in ("Job", "Deployment")]
+    specs = [each["spec"]["template"] for each in rendered]
+    return [each for each in specs if any(volume["name"] == "proxy" for volume in each["spec"]["volumes"])]
+
+
+def test_a_tenants_pod_refuses_the_devices_that_its_image_asks_for() -> None:
+    """The image says NVIDIA_VISIBLE_DEVICES=all, and NVIDIA's runtime heeds it without any resource request."""
+    tenants = [pod(PodPlan("p", "r", "i", tenant_of_proxy=True)), *rendered_tenants()]
+    assert len(tenants) > 1
+    for tenant in tenants:
+        variables = [each for each in container(tenant)["env"] if each["name"] == "NVIDIA_VISIBLE_DEVICES"]
+        assert variables == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+
+
+def test_only_a_tenants_pod_refuses_devices() -> None:
+    for plan in (PLAN, proxy_plan()):
+        assert "NVIDIA_VISIBLE_DEVICES" not in [each["name"] for each in container(pod(plan))["env"]]
 
 
 def test_a_node_by_name_still_goes_through_the_scheduler() -> None:
