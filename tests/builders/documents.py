@@ -132,3 +132,8 @@ def sources(*comparisons: Comparison, runs: tuple[RunSource, ...] = ()) -> Sourc
     return Sources(
         runs, tuple(ComparisonSource(f"results/duet-{i}/comparison.json", each) for i, each in enumerate(comparisons))
     )
+
+
+def by_metric(comparison: Comparison) -> dict[str, ComparedMetric]:
+    """Return the rows by the name of their metric."""
+    return {row.metric: row for row in comparison.metrics}

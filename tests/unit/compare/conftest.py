@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gputax.compare.document import compare_sources
+from gputax.plan.budgets import parse_budgets
+from gputax.results.documents.comparison import Comparison
 from gputax.results.importers.source import CellSamples, Source, SourceCell
 
+Make = Callable[..., Any]
 CONDITIONS: dict[str, Any] = {
     "workload": "resnet50", "scenario": "single-stream", "batch_size": 1, "tenants": 1, "counted": "samples",
     "device": "cpu", "device_name": "Test CPU", "engine": "onnx", "engine_version": "1.31.1", "threads": 2,
@@ -88,3 +92,43 @@ def run() -> Callable[..., np.ndarray]:
         return np.random.default_rng(seed).lognormal(np.log(mean_ms * 1e6), sd, count).astype(np.int64)
 
     return make
+
+
+@pytest.fixture
+def compared(repeated: Make, source: Make, run: Make) -> Make:
+    """Compare five repeats of 10 ms with five of `mean_ms`, in alternation."""
+
+    def call(
+        mean_ms: float = 10.0,
+        *budgets: str,
+        base: dict[str, Any] | None = None,
+        other: dict[str, Any] | None = None,
+        force: bool = False,
+        count: int = 5000,
+        repeats: tuple[int, int] = (5, 5),
+    ) -> Comparison:
+        first = repeated([run(10.0, count, 0.01, seed=n) for n in range(repeats[0])], **(base or {}))
+        second = repeated(
+            [run(mean_ms, count, 0.01, seed=100 + n) for n in range(repeats[1])], first_s=30.0, **(other or {})
+        )
+        return compare_sources(source("bare", first), [source("k8s", second)], parse_budgets(budgets), force=force)
+
+    return call
+
+
+@pytest.fixture
+def single(cell: Make, source: Make, run: Make) -> Make:
+    """Compare one run of 10 ms with one of `mean_ms`."""
+
+    def call(
+        mean_ms: float = 10.0,
+        *budgets: str,
+        base: dict[str, Any] | None = None,
+        other: dict[str, Any] | None = None,
+        count: int = 5000,
+    ) -> Comparison:
+        first = cell(run(10.0, count, 0.01, seed=1), **(base or {}))
+        second = cell(run(mean_ms, count, 0.01, seed=2), **(other or {}))
+        return compare_sources(source("bare", first), [source("k8s", second)], parse_budgets(budgets))
+
+    return call
