@@ -147,7 +147,7 @@ def variable_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def wrapped(*words: Any, **chosen: Any) -> Any:
-        from gputax.api import variables_set
+        from gputax.api.variables import variables_set
 
         given = {each: chosen.pop(each.keyword) for each in VARIABLE_OPTIONS.values()}
         context = click.get_current_context()

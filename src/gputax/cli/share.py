@@ -144,11 +144,12 @@ def exit_code(record: SharingRecord, accept_disturbed: bool) -> int:
 def share_plan(place: str, chosen: dict[str, Any]) -> SharePlan:
     """Return the plan of a command line, or refuse it."""
     from gputax import api
+    from gputax.api.sharing import OPERATION
 
     workload = chosen["workload"]
     given = names(workload, "workload", known_names(tuple(WORKLOADS)), WORKLOAD_SYNONYMS) if workload else ("",)
     if len(given) != 1:
-        raise UsageError("all tenants run one workload", next_step=f"e.g. --workload {api.OPERATION}")
+        raise UsageError("all tenants run one workload", next_step=f"e.g. --workload {OPERATION}")
     return api.share_plan(
         place,
         techniques=names(chosen["tech"], "tech", TECHNIQUES, SYNONYMS) if chosen["tech"] else (),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gputax.errors import ResultsError, unknown_name
 from gputax.places import ENVIRONMENTS
+from gputax.plan.cells import StrPath
 from gputax.plan.environment import environment_in
 from gputax.plan.notices import Notice
 from gputax.results.importers.detect import format_of, read_source
@@ -31,7 +32,7 @@ class Misfit:
         return Notice("skipped-file", f"{self.name} is skipped: {self.error.what}{where}")
 
 
-def named_path(word: str | os.PathLike[str]) -> tuple[str, Path]:
+def named_path(word: StrPath) -> tuple[str, Path]:
     """Return the environment ("" if not given) and the path of `FILE` or `k8s=FILE`."""
     name, equals, path = str(word).partition("=")
     if not equals or os.sep in name or Path(word).exists():
@@ -42,7 +43,7 @@ def named_path(word: str | os.PathLike[str]) -> tuple[str, Path]:
     return environment, Path(path)
 
 
-def is_foreign(word: str | os.PathLike[str]) -> bool:
+def is_foreign(word: StrPath) -> bool:
     """Whether this is a result of another tool, or a log: something to compare, and not a document of ours."""
     try:
         found = format_of(Place(named_path(word)[1]))
@@ -51,7 +52,7 @@ def is_foreign(word: str | os.PathLike[str]) -> bool:
     return found not in (None, "gputax")
 
 
-def read_given(words: Iterable[str | os.PathLike[str]]) -> tuple[list[Source], list[Misfit]]:
+def read_given(words: Iterable[StrPath]) -> tuple[list[Source], list[Misfit]]:
     """Read every result that can be read, in their order, and return the others with the reason."""
     sources: list[Source] = []
     misfits: list[Misfit] = []

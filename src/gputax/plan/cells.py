@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from gputax.errors import unknown_name
 from gputax.plan.engines import DEFAULT_ENGINE
@@ -19,6 +19,7 @@ from gputax.plan.engines import DEFAULT_ENGINE
 QSL_SEED = 2085463073848966840
 SAMPLE_INDEX_SEED = 2747215439041700203
 SCHEDULE_SEED = 16159082839903944936
+StrPath: TypeAlias = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ def scenario_named(name: str, kind: str = "scenario", scenarios: Iterable[str] =
     raise unknown_name(kind, name, known, SCENARIO_SYNONYMS)
 
 
-def absolute(path: str | os.PathLike[str]) -> str:
+def absolute(path: StrPath) -> str:
     """Return an absolute path, because a worker may start elsewhere; `official` is a keyword, not a path."""
     text = str(path)
     return str(Path(text).expanduser().resolve()) if text and text != "official" else text

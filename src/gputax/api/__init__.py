@@ -1,0 +1,30 @@
+"""The public API: each command of the command line as a function, for notebooks and programs."""
+
+from gputax.api.duets import duet, duet_directory, duet_request, resolution
+from gputax.api.results import advise, build_report, compare, read_results, report, report_path
+from gputax.api.runs import plan_like, run, run_directory
+from gputax.api.sharing import share, share_directory, share_plan
+from gputax.api.variables import variables_named, variables_set
+from gputax.plan.suites import load_plan
+
+__all__ = [
+    "advise",
+    "build_report",
+    "compare",
+    "duet",
+    "duet_directory",
+    "duet_request",
+    "load_plan",
+    "plan_like",
+    "read_results",
+    "report",
+    "report_path",
+    "resolution",
+    "run",
+    "run_directory",
+    "share",
+    "share_directory",
+    "share_plan",
+    "variables_named",
+    "variables_set",
+]
