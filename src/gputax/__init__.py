@@ -15,7 +15,12 @@ __version__ = "0.1.0"
 # As in __init__.pyi, which tells type checkers the same.
 PUBLIC = (
     "advise",
+    "collect",
     "compare",
+    "cost",
+    "deploy",
+    "deploy_plan",
+    "destroy",
     "duet",
     "load_plan",
     "plan_like",
@@ -25,6 +30,7 @@ PUBLIC = (
     "run",
     "share",
     "share_plan",
+    "status",
 )
 
 

@@ -7,7 +7,7 @@ import io
 import os
 from pathlib import Path
 
-from gputax.deploy.cost import load_prices, spent
+from gputax.deploy.cost import Bill, load_prices, spent
 from gputax.deploy.plan import BenchmarkChoices, Plan
 from gputax.deploy.providers.current import CurrentChoices, current_plan
 from gputax.deploy.providers.gke import GkeChoices, default_image, gke_plan
@@ -92,7 +92,7 @@ def test_check_list() -> None:
     agree("deploy_status.txt", checklist_text(standing))
     for width in (40, 80, 140):
         stream = io.StringIO()
-        write_cost(plan, standing.cost, {}, stream, width)
+        write_cost(Bill(plan, standing.cost, {}), stream, width)
         assert "so far" in stream.getvalue()
         assert "0.7276" in stream.getvalue()
         assert max(map(len, stream.getvalue().splitlines())) <= width

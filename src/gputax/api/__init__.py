@@ -1,5 +1,6 @@
 """The public API: each command of the command line as a function, for notebooks and programs."""
 
+from gputax.api.deployments import collect, cost, deploy, deploy_plan, destroy, status
 from gputax.api.duets import duet, duet_directory, duet_request, resolution
 from gputax.api.results import advise, build_report, compare, read_results, report, report_path
 from gputax.api.runs import plan_like, run, run_directory
@@ -10,7 +11,12 @@ from gputax.plan.suites import load_plan
 __all__ = [
     "advise",
     "build_report",
+    "collect",
     "compare",
+    "cost",
+    "deploy",
+    "deploy_plan",
+    "destroy",
     "duet",
     "duet_directory",
     "duet_request",
@@ -25,6 +31,7 @@ __all__ = [
     "share",
     "share_directory",
     "share_plan",
+    "status",
     "variables_named",
     "variables_set",
 ]

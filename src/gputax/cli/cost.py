@@ -15,18 +15,12 @@ from gputax.plan.options import DEPLOYMENT
 @options(DEPLOYMENT, as_json("Write the figures as JSON."))
 def cost(out: str, as_json: bool) -> None:
     """Add up a deployment's hours, from its own events, at the prices of a dated table."""
-    from gputax.deploy.cost import METHOD, price_facts, spent
-    from gputax.deploy.providers import plan_of
-    from gputax.deploy.state import find_deployment, now
+    from gputax import api
 
-    deployment = find_deployment(out)
-    state = deployment.state
-    plan = plan_of(state.provider, state.choices, state.run_id, deployment.results)
-    found = spent(plan, deployment.events(), now())
-    facts = price_facts(state.provider, state.choices)
+    bill = api.cost(out)
     if as_json:
-        click.echo(json.dumps({**found.to_dict(), "method": METHOD, **facts}, indent=2))
+        click.echo(json.dumps(bill.to_dict(), indent=2))
     else:
         from gputax.report.deployments import write_cost
 
-        write_cost(plan, found, facts, sys.stdout)
+        write_cost(bill, sys.stdout)

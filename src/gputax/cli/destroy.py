@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from gputax.cli.options import Verb, options, own, seconds
 from gputax.plan.options import DEPLOYMENT, OUTPUT, PLACE
+
+if TYPE_CHECKING:
+    from gputax.deploy.plan import Plan
 
 
 @click.command(cls=Verb)
@@ -20,31 +25,27 @@ def destroy(out: str, scale_to_zero: bool, if_idle: str, yes: bool) -> None:
 
     Results that were not collected are collected first. Safe to repeat, also when half of it is gone.
     """
+    from gputax import api
     from gputax.cli.deploy import ask_consent
-    from gputax.deploy.providers import open_deployment
-    from gputax.deploy.state import now
-    from gputax.deploy.teardown import Teardown
+    from gputax.deploy.state import find_deployment
     from gputax.text import duration
 
-    limit_s = seconds(if_idle, "--if-idle") if if_idle else 0.0
-    deployment, plan, tools = open_deployment(out)
-    if deployment.state.destroyed_at:
-        click.echo(f"{deployment.results}: destroyed at {deployment.state.destroyed_at}")
-        return
-    with deployment.locked():
-        teardown = Teardown(plan, deployment, tools, lambda line: click.echo(line, err=True))
-        if if_idle:
-            idle_s = teardown.idle_s(now())
-            if idle_s < limit_s:
-                click.echo(f"{deployment.results}: in use, or idle for only {duration(idle_s)}; nothing was removed")
-                return
-        elif not yes:
+    def approve(plan: Plan) -> None:
+        if not yes and not if_idle:
             what = "the Job and the GPU nodes of" if scale_to_zero else "everything that gputax created for"
-            ask_consent(f"Remove {what} {deployment.results} ({plan.title})?", "gputax destroy --yes")
-        teardown.rescue()
-        if scale_to_zero:
-            teardown.scale_to_zero()
-            click.echo(f"{deployment.results}: the Job and its GPU nodes are gone; the cluster remains: gputax cost")
-        else:
-            teardown.destroy()
-            click.echo(f"{deployment.results}: destroyed; results and logs are kept on this disk")
+            ask_consent(f"Remove {what} {find_deployment(out).results} ({plan.title})?", "gputax destroy --yes")
+
+    done = api.destroy(
+        out,
+        scale_to_zero=scale_to_zero,
+        if_idle_s=seconds(if_idle, "--if-idle") if if_idle else None,
+        approve=approve,
+        say=lambda line: click.echo(line, err=True),
+    )
+    words = {
+        "destroyed": "destroyed; results and logs are kept on this disk",
+        "scaled to zero": "the Job and its GPU nodes are gone; the cluster remains: gputax cost",
+        "in use": f"in use, or idle for only {duration(done.idle_s)}; nothing was removed",
+        "destroyed before": f"destroyed at {done.destroyed_at}",
+    }
+    click.echo(f"{done.results}: {words[done.outcome]}")

@@ -21,16 +21,11 @@ from gputax.plan.options import DEPLOYMENT, OUTPUT
 )
 def status(out: str, watch: bool, interval: float, as_json: bool) -> None:
     """Show the steps as a check list with times, the pods, the last log lines and the cost so far."""
-    from gputax.deploy.providers import open_deployment
-    from gputax.deploy.state import now
-    from gputax.deploy.status import checklist_text, standing, standing_data
+    from gputax import api
+    from gputax.deploy.status import checklist_text, standing_data
 
     while True:
-        deployment, plan, tools = open_deployment(out)
-        try:
-            found = standing(plan, deployment, tools, now())
-        finally:
-            tools.close()
+        found = api.status(out)
         if as_json:
             click.echo(json.dumps(standing_data(found), indent=None if watch else 2))
         else:

@@ -306,6 +306,20 @@ def expected(plan: Plan) -> Cost:
     )
 
 
+@dataclass(frozen=True)
+class Bill:
+    """What a deployment has cost so far, with the plan that it was for and the price table that was used."""
+
+    plan: Plan
+    cost: Cost
+    prices: Mapping[str, Any]
+    """The table's date, sources and note; empty for the user's own cluster."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures for `--json`."""
+        return {**self.cost.to_dict(), "method": METHOD, **self.prices}
+
+
 def moment(text: str) -> datetime.datetime:
     """Parse a time of the event log."""
     return datetime.datetime.fromisoformat(text)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from gputax.deploy.cost import METHOD, Cost, expected
+from gputax.deploy.cost import METHOD, Bill, Cost, expected
 from gputax.deploy.plan import ApplyObjects, AwaitGpus, AwaitJob, CollectResults, Plan, RunCommands, Step
 from gputax.report.exporters.console_text import Screen
 from gputax.report.model import Cell, Column, Table, text_cell
@@ -144,14 +144,15 @@ def write_deployment_plan(plan: Plan, folder: Path, stream: TextIO, width: int |
         screen.say(f"Note: {note}")
 
 
-def write_cost(plan: Plan, cost: Cost, facts: Mapping[str, Any], stream: TextIO, width: int | None = None) -> None:
+def write_cost(bill: Bill, stream: TextIO, width: int | None = None) -> None:
     """Write what a deployment has cost, by which method and at which prices."""
+    plan, facts = bill.plan, bill.prices
     screen = Screen(stream, width)
     if not plan.rates:
         screen.say(plan.title)
         screen.say(f"no price is known: {plan.price_note}")
         return
-    screen.table(cost_table(plan, cost))
+    screen.table(cost_table(plan, bill.cost))
     screen.say(f"Method: {METHOD}")
     if facts:
         screen.say(f"Prices: {plan.price_note}; {facts['note']}")
