@@ -224,5 +224,6 @@ bool lower_memory(struct build *b, struct words *words);
 bool lower_warp(struct build *b, struct words *words);
 bool lower_control(struct build *b, struct words *words);
 bool lower_convert(struct build *b, struct words *words);
+bool lower_half(struct build *b, struct words *words);
 
 #endif

@@ -9,9 +9,11 @@ struct type_row {
     unsigned bytes;
 };
 static const struct type_row TYPES[] = {
-    {"u8", TYPE_U8, 1},   {"s8", TYPE_S8, 1},   {"b8", TYPE_U8, 1},   {"u16", TYPE_U16, 2}, {"s16", TYPE_S16, 2},
-    {"b16", TYPE_U16, 2}, {"f16", TYPE_F16, 2}, {"u32", TYPE_U32, 4}, {"s32", TYPE_S32, 4}, {"b32", TYPE_U32, 4},
-    {"f32", TYPE_F32, 4}, {"u64", TYPE_U64, 8}, {"s64", TYPE_S64, 8}, {"b64", TYPE_U64, 8}, {"f64", TYPE_F64, 8},
+    {"u8", TYPE_U8, 1},      {"s8", TYPE_S8, 1},       {"b8", TYPE_U8, 1},   {"u16", TYPE_U16, 2},
+    {"s16", TYPE_S16, 2},    {"b16", TYPE_U16, 2},     {"f16", TYPE_F16, 2}, {"bf16", TYPE_BF16, 2},
+    {"f16x2", TYPE_NONE, 4}, {"bf16x2", TYPE_NONE, 4}, {"u32", TYPE_U32, 4}, {"s32", TYPE_S32, 4},
+    {"b32", TYPE_U32, 4},    {"f32", TYPE_F32, 4},     {"u64", TYPE_U64, 8}, {"s64", TYPE_S64, 8},
+    {"b64", TYPE_U64, 8},    {"f64", TYPE_F64, 8},
 };
 
 static const struct type_row *type_row(const char *name, size_t length)

@@ -173,7 +173,7 @@ struct op_table {
     const struct op_row *rows;
     size_t count;
 };
-extern const struct op_table OPS_INTEGER, OPS_BITS, OPS_FLOAT, OPS_COMPARE, OPS_WARP;
+extern const struct op_table OPS_INTEGER, OPS_BITS, OPS_FLOAT, OPS_COMPARE, OPS_WARP, OPS_HALF;
 const struct op_row *op_named(const char *name);
 
 /* Steps that the lowering picks by more than a name. */
@@ -190,10 +190,11 @@ enum type {
     TYPE_F16,
     TYPE_F32,
     TYPE_F64,
-    TYPE_PRED
+    TYPE_PRED,
+    TYPE_BF16
 };
 enum rounding { ROUND_NONE, ROUND_RN, ROUND_RZ, ROUND_RM, ROUND_RP, ROUND_RNI, ROUND_RZI, ROUND_RMI, ROUND_RPI };
-enum { CONVERT_SATURATE = 1, CONVERT_FLUSH = 2 };
+enum { CONVERT_SATURATE = 1, CONVERT_FLUSH = 2, CONVERT_RELU = 4 };
 step *convert_step(enum type to, enum type from, enum rounding rounding, int flags, unsigned to_bytes,
                    unsigned from_bytes);
 int64_t convert_packed(enum type to, enum type from, enum rounding rounding, int flags); /* the step's immediate */
@@ -201,6 +202,44 @@ step *load_step(enum type type, unsigned register_bytes);
 step step_load_parameter4, step_load_parameter8;
 step *store_step(unsigned bytes, unsigned register_bytes);
 step *atomic_step(const char *operation, const char *type);
+
+/* f16 and bf16, in ops_half.c. `mode` has the flags, `count` says whether a register holds one number or two. */
+enum half_operation {
+    HALF_ADD,
+    HALF_SUB,
+    HALF_MUL,
+    HALF_FMA,
+    HALF_MIN,
+    HALF_MAX,
+    HALF_NEG,
+    HALF_ABS,
+    HALF_EX2,
+    HALF_TANH
+};
+enum { HALF_FTZ = 1, HALF_SAT = 2, HALF_RELU = 4, HALF_NAN_WINS = 8, HALF_XORSIGN = 16 };
+enum { HALF_PACK_BF16 = 1, HALF_PACK_RELU = 2, HALF_PACK_ZERO = 4 };
+enum { HALF_COMPARE_FTZ = 16, HALF_COMPARE_BF16 = 32 }; /* beside one of these: */
+enum {
+    COMPARE_EQ,
+    COMPARE_NE,
+    COMPARE_LT,
+    COMPARE_LE,
+    COMPARE_GT,
+    COMPARE_GE,
+    COMPARE_EQU,
+    COMPARE_NEU,
+    COMPARE_LTU,
+    COMPARE_LEU,
+    COMPARE_GTU,
+    COMPARE_GEU,
+    COMPARE_NUM,
+    COMPARE_NAN
+};
+enum { HALF_F16_ONE = 0x3c00, HALF_BF16_ONE = 0x3f80, HALF_NAN = 0x7fff };
+step *half_step(enum half_operation operation, bool is_bf16);
+step *half_convert_step(enum type to, enum type from);
+step *half_atomic_step(const char *type);
+step step_half_setp2, step_half_set, step_half_pack, step_convert_tf32;
 
 /* Control, in run.c and barrier.c. */
 step step_branch, step_branch_indexed, step_exit, step_trap, step_barrier, step_clock;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLE_ROOM = 1024 };
+enum { TABLE_ROOM = 2048 };
 static const struct op_row *table[TABLE_ROOM];
 static size_t table_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -18,7 +18,7 @@ static int by_name(const void *x, const void *y)
 
 static void sort_table(void)
 {
-    const struct op_table *const all[] = {&OPS_INTEGER, &OPS_BITS, &OPS_FLOAT, &OPS_COMPARE, &OPS_WARP};
+    const struct op_table *const all[] = {&OPS_INTEGER, &OPS_BITS, &OPS_FLOAT, &OPS_COMPARE, &OPS_WARP, &OPS_HALF};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t j = 0; j < all[i]->count && table_count < TABLE_ROOM; j++)
             table[table_count++] = &all[i]->rows[j];
@@ -121,6 +121,7 @@ static bool lower_setp(struct build *b, struct words *words)
     uint32_t found = plain ? p : slot_new(b, 0);
     struct insn *in = emit(b, row->run);
     in->d = found, in->a = x, in->b = y;
+    in->mode = row->mode;
     if (plain)
         return true;
     uint32_t opposite = slot_new(b, 0);
@@ -167,6 +168,7 @@ static bool lower_set(struct build *b, struct words *words)
     uint32_t no = slot_constant(b, 0, 4);
     struct insn *in = emit(b, row->run);
     in->d = found, in->a = x, in->b = y;
+    in->mode = row->mode;
     in = emit_row(b, "selp.b32");
     in->d = d, in->a = yes, in->b = no, in->c = found;
     return true;
@@ -263,6 +265,8 @@ static bool lower_by_table(struct build *b, struct words *words)
 static bool lower_known(struct build *b, struct words *words)
 {
     const char *base = words->part[0];
+    if (lower_half(b, words))
+        return true;
     if (strcmp(base, "setp") == 0)
         return lower_setp(b, words);
     if (strcmp(base, "set") == 0)

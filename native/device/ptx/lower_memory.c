@@ -13,9 +13,9 @@ static void take_all(struct words *words, const char *const *parts, size_t count
 /* Hints for caches, and orders of memory that hold here anyway: lanes run in order, blocks one after another. */
 static void take_hints(struct words *words)
 {
-    static const char *const HINTS[] = {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel",
-                                        "cta",  "cluster",  "gpu",     "sys",     "ca",      "cg",
-                                        "cs",   "lu",       "cv",      "wb",      "wt",      "nc"};
+    static const char *const HINTS[] = {"weak",    "volatile", "relaxed", "acquire", "release", "acq_rel", "cta",
+                                        "cluster", "gpu",      "sys",     "ca",      "cg",      "cs",      "lu",
+                                        "cv",      "wb",       "wt",      "nc",      "noftz"};
     take_all(words, HINTS, sizeof HINTS / sizeof *HINTS);
     for (unsigned i = 1; i < words->count; i++)
         if (strncmp(words->part[i], "L1::", 4) == 0 || strncmp(words->part[i], "L2::", 4) == 0) {
@@ -111,7 +111,10 @@ static bool lower_access(struct build *b, struct words *words, bool is_store)
         in->immediate = (int64_t)at;
         return true;
     }
-    enum type as = type == TYPE_F16 ? TYPE_U16 : type == TYPE_F32 ? TYPE_U32 : type == TYPE_F64 ? TYPE_U64 : type;
+    enum type as = type == TYPE_F16 || type == TYPE_BF16 ? TYPE_U16
+                   : type == TYPE_F32                    ? TYPE_U32
+                   : type == TYPE_F64                    ? TYPE_U64
+                                                         : type;
     step *run = is_store ? store_step(bytes, size) : load_step(as, size);
     if (!run)
         refuse(b, "a register of %u bytes does not fit an access of %u", size, bytes);
@@ -130,12 +133,15 @@ static bool lower_atomic(struct build *b, struct words *words, bool wants_result
     if (words->count != 3 || space == SPACE_PARAM)
         return false;
     const char *operation = words->part[1], *type = words->part[2];
-    step *run = atomic_step(operation, type);
+    step *run = strcmp(operation, "add") == 0 ? half_atomic_step(type) : NULL;
+    if (!run)
+        run = atomic_step(operation, type);
     if (!run)
         return false;
     char shape = strcmp(type, "f32") == 0   ? 'f'
                  : strcmp(type, "f64") == 0 ? 'd'
                  : strstr(type, "64")       ? '8'
+                 : strstr(type, "x2")       ? '4'
                  : strstr(type, "16")       ? '2'
                                             : '4';
     uint32_t d = 0;
@@ -240,6 +246,11 @@ struct rounding_word {
     enum rounding rounding;
 };
 
+static bool is_bits(const char *type) /* b16 and the like: no numbers that could be converted */
+{
+    return type[0] == 'b' && type[1] != 'f';
+}
+
 /* cvt{.rnd}{.ftz}{.sat}.to.from d, a: the registers may be wider than the types */
 bool lower_convert(struct build *b, struct words *words)
 {
@@ -252,13 +263,14 @@ bool lower_convert(struct build *b, struct words *words)
     for (size_t i = 0; i < sizeof ROUNDINGS / sizeof *ROUNDINGS; i++)
         if (words_take(words, ROUNDINGS[i].word))
             rounding = ROUNDINGS[i].rounding;
-    int flags = (words_take(words, "ftz") ? CONVERT_FLUSH : 0) | (words_take(words, "sat") ? CONVERT_SATURATE : 0);
+    int flags = (words_take(words, "ftz") ? CONVERT_FLUSH : 0) | (words_take(words, "sat") ? CONVERT_SATURATE : 0) |
+                (words_take(words, "relu") ? CONVERT_RELU : 0);
     if (words->count != 3)
         return false;
     enum type to = type_of(words->part[1]), from = type_of(words->part[2]);
-    if (to == TYPE_NONE || from == TYPE_NONE || words->part[1][0] == 'b' || words->part[2][0] == 'b')
+    if (to == TYPE_NONE || from == TYPE_NONE || is_bits(words->part[1]) || is_bits(words->part[2]))
         return false;
-    if (to == TYPE_F16 && rounding != ROUND_NONE && rounding != ROUND_RN)
+    if ((flags & CONVERT_RELU) && to != TYPE_F16 && to != TYPE_BF16)
         return false;
     uint32_t to_bytes, from_bytes;
     uint32_t d = operand_register(b, &to_bytes);

@@ -1,8 +1,8 @@
 /* Conversions: a table of the common ones as vector loops, and one careful general step for all others. */
 #include <fenv.h>
-#include <string.h>
 
 #include "device/ptx/form.h"
+#include "device/ptx/half.h"
 
 #define FAST(name, D, S, ...) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
@@ -58,7 +58,7 @@ struct value {
 
 static unsigned bits_of(enum type type)
 {
-    static const unsigned BITS[] = {0, 8, 8, 16, 16, 32, 32, 64, 64, 16, 32, 64, 1};
+    static const unsigned BITS[] = {0, 8, 8, 16, 16, 32, 32, 64, 64, 16, 32, 64, 1, 16};
     return BITS[type];
 }
 static bool is_signed(enum type type)
@@ -67,35 +67,7 @@ static bool is_signed(enum type type)
 }
 static bool is_float(enum type type)
 {
-    return type == TYPE_F16 || type == TYPE_F32 || type == TYPE_F64;
-}
-
-static double half_value(uint16_t h)
-{
-    int exponent = (h >> 10) & 31;
-    double fraction = h & 1023;
-    double magnitude = exponent == 31 ? (fraction > 0 ? NAN : INFINITY)
-                       : exponent     ? ldexp(1024 + fraction, exponent - 25)
-                                      : ldexp(fraction, -24);
-    return h & 0x8000 ? -magnitude : magnitude;
-}
-
-/* The half of a number, rounded to nearest even; other roundings to f16 are refused when lowering. */
-static uint16_t half_bits(double x)
-{
-    uint16_t sign = signbit(x) ? 0x8000 : 0;
-    double magnitude = fabs(x);
-    if (x != x)
-        return 0x7fff;
-    if (magnitude >= 65520)
-        return (uint16_t)(sign | 0x7c00);
-    int exponent;
-    frexp(magnitude, &exponent);
-    int shift = exponent - 11 < -24 ? -24 : exponent - 11;
-    uint32_t units = (uint32_t)nearbyint(ldexp(magnitude, -shift));
-    if (shift == -24)
-        return (uint16_t)(sign | units); /* subnormal; a carry lands in the right place */
-    return (uint16_t)(sign | (((uint32_t)(shift + 24) << 10) + units));
+    return type == TYPE_F16 || type == TYPE_F32 || type == TYPE_F64 || type == TYPE_BF16;
 }
 
 static struct value read_value(enum type type, uint64_t raw, int flags)
@@ -112,7 +84,9 @@ static struct value read_value(enum type type, uint64_t raw, int flags)
     } else if (type == TYPE_F64) {
         memcpy(&v.number, &raw, 8);
     } else if (type == TYPE_F16) {
-        v.number = half_value((uint16_t)raw);
+        v.number = (double)f16_float((uint16_t)raw);
+    } else if (type == TYPE_BF16) {
+        v.number = (double)bf16_float((uint16_t)raw);
     } else {
         v.bits = v.negative_type ? (uint64_t)((int64_t)(raw << shift) >> shift) : raw << shift >> shift;
     }
@@ -178,6 +152,13 @@ static __attribute__((noinline)) uint64_t float_bits(struct value v, enum type t
     volatile uint64_t as_unsigned = v.bits;
     volatile double number = rounded(v.number, rounding);
     volatile float single = v.is_float ? (float)number : v.negative_type ? (float)as_signed : (float)as_unsigned;
+    if (to == TYPE_BF16 && !v.is_float) {
+        /* Bits that a double has no room for only show whether there are any: the one rounding comes later. */
+        uint64_t size = v.negative_type && as_signed < 0 ? 0 - as_unsigned : as_unsigned;
+        size = size >> 53 ? (size & ~(uint64_t)4095) | (uint64_t)((size & 4095) != 0) << 12 : size;
+        as_unsigned = v.negative_type && as_signed < 0 ? 0 - size : size;
+        as_signed = (int64_t)as_unsigned;
+    }
     volatile double full = v.is_float ? number : v.negative_type ? (double)as_signed : (double)as_unsigned;
     fesetround(before);
     float f = single;
@@ -189,8 +170,12 @@ static __attribute__((noinline)) uint64_t float_bits(struct value v, enum type t
     }
     if ((flags & CONVERT_FLUSH) && fabsf(f) < FLT_MIN)
         f = copysignf(0.0f, f);
+    if (flags & CONVERT_RELU) /* not a number stays what it is */
+        d = d < 0 || (d == 0 && signbit(d)) ? 0 : d;
     if (to == TYPE_F16)
-        raw = half_bits(d);
+        raw = half_narrowed(d, F16_FRACTION, F16_LEAST, rounding);
+    else if (to == TYPE_BF16)
+        raw = half_narrowed(d, BF16_FRACTION, BF16_LEAST, rounding);
     else if (to == TYPE_F32)
         memcpy(&raw, &f, 4);
     else
@@ -233,6 +218,11 @@ int64_t convert_packed(enum type to, enum type from, enum rounding rounding, int
 step *convert_step(enum type to, enum type from, enum rounding rounding, int flags, unsigned to_bytes,
                    unsigned from_bytes)
 {
+    bool plain = flags == 0 && (rounding == ROUND_NONE || rounding == ROUND_RN);
+    step *half =
+        plain && to_bytes * 8 == bits_of(to) && from_bytes * 8 == bits_of(from) ? half_convert_step(to, from) : NULL;
+    if (half)
+        return half;
     for (size_t i = 0; flags == 0 && i < sizeof FAST_ROWS / sizeof *FAST_ROWS; i++) {
         const struct fast_row *row = &FAST_ROWS[i];
         if (row->to == to && row->from == from && row->rounding == rounding && row->to_bytes == to_bytes &&
