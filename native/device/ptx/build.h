@@ -225,5 +225,6 @@ bool lower_warp(struct build *b, struct words *words);
 bool lower_control(struct build *b, struct words *words);
 bool lower_convert(struct build *b, struct words *words);
 bool lower_half(struct build *b, struct words *words);
+bool lower_matrix(struct build *b, struct words *words);
 
 #endif

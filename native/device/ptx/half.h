@@ -31,6 +31,16 @@ static inline float bf16_float(uint16_t half)
     return number;
 }
 
+/* Eight bits with three of fraction and no infinity. */
+static inline float e4m3_float(uint8_t bits)
+{
+    int exponent = (bits >> 3) & 15, fraction = bits & 7;
+    float size = (bits & 0x7f) == 0x7f ? NAN
+                 : exponent            ? (float)(8 + fraction) * ldexpf(1, exponent - 10)
+                                       : (float)fraction * 0x1p-9f;
+    return bits & 0x80 ? -size : size;
+}
+
 /* Whether a magnitude is rounded up: `rest` of `tie` * 2 is cut off, `odd` is the last bit that stays. */
 static inline bool rounds_up(uint64_t rest, uint64_t tie, bool odd, bool negative, enum rounding rounding)
 {

@@ -241,9 +241,35 @@ step *half_convert_step(enum type to, enum type from);
 step *half_atomic_step(const char *type);
 step step_half_setp2, step_half_set, step_half_pack, step_convert_tf32;
 
+/* Matrices of a warp, in ops_matrix.c. */
+enum matrix_type {
+    MATRIX_F16,
+    MATRIX_BF16,
+    MATRIX_TF32,
+    MATRIX_S8,
+    MATRIX_U8,
+    MATRIX_F64,
+    MATRIX_E4M3,
+    MATRIX_E5M2,
+    MATRIX_F32,
+    MATRIX_S32
+};
+enum matrix_part { PART_A, PART_B, PART_C };
+enum { MATRIX_WMMA = 1, MATRIX_SATURATE = 2, MATRIX_BY_COLUMN = 4, MATRIX_DOUBLED = 8 };
+enum { MATRIX_TRANSPOSED = 1, MATRIX_IS_STORE = 2 };
+struct matrix_shape {
+    uint32_t m, n, k;
+};
+unsigned matrix_bits(enum matrix_type type);
+/* Of one lane's fragment. */
+unsigned matrix_elements(struct matrix_shape shape, enum matrix_part part, enum matrix_type type, bool is_wmma);
+uint64_t matrix_packed(struct matrix_shape shape, unsigned flags); /* the step's immediate */
+step step_matrix_multiply, step_matrix_load, step_matrix_store, step_matrix_rows, step_matrix_transpose;
+
 /* Control, in run.c and barrier.c. */
 step step_branch, step_branch_indexed, step_exit, step_trap, step_barrier, step_clock;
 /* Warp-wide, in ops_warp.c. */
+uint32_t warp_gather(struct warp *w, uint32_t *m, uint32_t members_at, uint32_t *members);
 step step_shuffle, step_vote, step_match, step_reduce, step_warp_barrier, step_active_mask, step_elect;
 enum { SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_BFLY, SHUFFLE_IDX };
 enum { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };

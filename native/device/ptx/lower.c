@@ -265,7 +265,7 @@ static bool lower_by_table(struct build *b, struct words *words)
 static bool lower_known(struct build *b, struct words *words)
 {
     const char *base = words->part[0];
-    if (lower_half(b, words))
+    if (lower_half(b, words) || lower_matrix(b, words))
         return true;
     if (strcmp(base, "setp") == 0)
         return lower_setp(b, words);

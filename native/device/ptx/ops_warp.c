@@ -5,7 +5,7 @@
 
 /* Gives the lanes of `m` that can go on now, all with the member mask `members`; parks those who must wait.
  * `members_at`: the register with the member masks. Returns 0 when no group is complete. */
-static uint32_t gather(struct warp *w, uint32_t *m, uint32_t members_at, uint32_t *members)
+uint32_t warp_gather(struct warp *w, uint32_t *m, uint32_t members_at, uint32_t *members)
 {
     while (*m) {
         uint32_t first = (uint32_t)__builtin_ctz(*m), group = 0;
@@ -55,7 +55,7 @@ void step_shuffle(struct warp *w, const struct insn *in, uint32_t m)
 {
     uint32_t members, group, values[LANES];
     memcpy(values, REG(uint32_t, in->a), sizeof values);
-    while ((group = gather(w, &m, (uint32_t)in->immediate, &members))) {
+    while ((group = warp_gather(w, &m, (uint32_t)in->immediate, &members))) {
         const uint32_t *b = REG(uint32_t, in->b), *c = REG(uint32_t, in->c);
         uint32_t in_range = 0, taken[LANES];
         for (uint32_t left = group; left; left &= left - 1) {
@@ -75,7 +75,7 @@ void step_shuffle(struct warp *w, const struct insn *in, uint32_t m)
 void step_vote(struct warp *w, const struct insn *in, uint32_t m)
 {
     uint32_t members, group;
-    while ((group = gather(w, &m, in->b, &members))) {
+    while ((group = warp_gather(w, &m, in->b, &members))) {
         uint32_t yes = PRED(in->a) & group;
         if (in->mode == VOTE_BALLOT) {
             EACH(group, REG(uint32_t, in->d)[l] = yes);
@@ -92,7 +92,7 @@ void step_vote(struct warp *w, const struct insn *in, uint32_t m)
 void step_match(struct warp *w, const struct insn *in, uint32_t m)
 {
     uint32_t members, group;
-    while ((group = gather(w, &m, in->b, &members))) {
+    while ((group = warp_gather(w, &m, in->b, &members))) {
         uint32_t same[LANES] = {0};
         bool all = true;
         for (uint32_t i = 0; i < LANES; i++)
@@ -136,7 +136,7 @@ static uint32_t reduced(uint32_t x, uint32_t y, int kind)
 void step_reduce(struct warp *w, const struct insn *in, uint32_t m)
 {
     uint32_t members, group;
-    while ((group = gather(w, &m, in->b, &members))) {
+    while ((group = warp_gather(w, &m, in->b, &members))) {
         const uint32_t *a = REG(uint32_t, in->a);
         uint32_t result = a[__builtin_ctz(group)];
         for (uint32_t left = group & (group - 1); left; left &= left - 1)
@@ -149,7 +149,7 @@ void step_reduce(struct warp *w, const struct insn *in, uint32_t m)
 void step_warp_barrier(struct warp *w, const struct insn *in, uint32_t m)
 {
     uint32_t members;
-    while (gather(w, &m, in->a, &members))
+    while (warp_gather(w, &m, in->a, &members))
         continue;
     w->forced = false;
 }
@@ -158,7 +158,7 @@ void step_warp_barrier(struct warp *w, const struct insn *in, uint32_t m)
 void step_elect(struct warp *w, const struct insn *in, uint32_t m)
 {
     uint32_t members, group;
-    while ((group = gather(w, &m, in->a, &members))) {
+    while ((group = warp_gather(w, &m, in->a, &members))) {
         uint32_t leader = (uint32_t)__builtin_ctz(group);
         EACH(group, REG(uint32_t, in->d)[l] = leader);
         set_predicate(w, in->e, group, 1u << leader);

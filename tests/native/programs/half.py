@@ -177,7 +177,7 @@ def signs() -> None:
 
 
 def approximations() -> None:
-    """Within one step of the exact result, which is better than PTX asks (2^-9.9 relative for ex2, 2^-10.9 for tanh)."""
+    """Within one step of the exact result: better than the 2^-9.9 of ex2 and 2^-10.9 of tanh that PTX asks for."""
     everything = np.arange(65536).astype(U2)
     for form, kind in (("f16", np.float16), ("bf16", ml_dtypes.bfloat16)):
         values = everything.view(kind).astype(np.float64)
