@@ -44,6 +44,18 @@ def proxy_operation_by_socket() -> dict[str, Any]:
     return _operation("unix-socket", "proxy_op_unix_socket")
 
 
+def proxy_launch() -> dict[str, Any]:
+    """What posting a launch costs the tenant; and a launch on the device itself, which computes before it returns."""
+    with _proxy({}) as address:
+        pairs = _pairs({}, address, "shm", "launch", PAIRS)
+    launches_us = [proxied["launch"]["p50_us"] for _, proxied in pairs]
+    return {
+        "proxy_launch_us": statistics.median(launches_us),
+        "proxy_launch_us_ci95": median_interval(launches_us),
+        "proxy_launch_direct_us": statistics.median(direct["launch"]["p50_us"] for direct, _ in pairs),
+    }
+
+
 def proxy_bandwidth() -> dict[str, Any]:
     """Copies of 100 MB, on a device that copies at 4.5 GB/s and on one that copies as fast as memory."""
     return {

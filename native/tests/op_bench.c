@@ -1,7 +1,8 @@
 /* Measures operations on the libcuda.so.1 that it is given and prints one JSON object: op_bench LIBCUDA PTX [SECONDS [WHAT]].
  *
  * An operation is two copies of 4 KiB to the device, a launch, a synchronisation and a copy of 4 KiB back. WHAT is any of
- * "op", "call" (an answered call that does nothing), "copy" (100 MB each way), joined by commas; default all. */
+ * "op", "call" (an answered call that does nothing), "launch" (what a launch takes before it returns, with the device
+ * idle at its start), "copy" (100 MB each way), joined by commas; default all but "launch". */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 #include "cuda_calls.h"
 
-enum { SMALL = 4096, LARGE = 100000000, SAMPLES_MOST = 1 << 22, COPIES_MOST = 1000 };
+enum { SMALL = 4096, LARGE = 100000000, SAMPLES_MOST = 1 << 22, COPIES_MOST = 1000, LAUNCHES = 16 };
 
 #define FUNCTIONS(F) \
     F(cuInit) \
@@ -147,6 +148,31 @@ static void measure_call(double seconds)
     print_samples("call", samples, count, last - begun);
 }
 
+/* A sample is the mean of a few launches in a row, which must not fill the ring: then the device would be measured. */
+static void measure_launch(const char *ptx, double seconds)
+{
+    CUmodule module;
+    CUfunction touch;
+    CUdeviceptr memory;
+    float scale = 2;
+    NEED(cuModuleLoadData(&module, ptx));
+    NEED(cuModuleGetFunction(&touch, module, "touch"));
+    NEED(cuMemAlloc_v2(&memory, SMALL));
+    void *parameters[] = {&memory, &memory, &memory, &scale};
+    size_t count = 0;
+    double begun = now(), ended = begun;
+    while (ended - begun < seconds && count < SAMPLES_MOST) {
+        double started = now();
+        for (int launch = 0; launch < LAUNCHES; launch++)
+            NEED(cuLaunchKernel(touch, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+        samples[count++] = (now() - started) / LAUNCHES;
+        NEED(cuCtxSynchronize());
+        ended = now();
+    }
+    print_samples("launch", samples, count, ended - begun);
+    NEED(cuMemFree_v2(memory));
+}
+
 static void measure_copy(double seconds)
 {
     CUdeviceptr memory;
@@ -191,7 +217,7 @@ static int listed(const char *list, const char *word)
 int main(int count, char **arguments)
 {
     if (count < 3) {
-        fprintf(stderr, "usage: op_bench LIBCUDA PTX [SECONDS [op,call,copy]]\n");
+        fprintf(stderr, "usage: op_bench LIBCUDA PTX [SECONDS [op,call,launch,copy]]\n");
         return 2;
     }
     double seconds = count > 3 ? atof(arguments[3]) : 1;
@@ -213,6 +239,8 @@ int main(int count, char **arguments)
         measure_op(ptx, seconds);
     if (listed(what, "call"))
         measure_call(seconds);
+    if (listed(what, "launch"))
+        measure_launch(ptx, seconds);
     if (listed(what, "copy"))
         measure_copy(seconds);
     NEED(cuCtxDestroy_v2(context));
