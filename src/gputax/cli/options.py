@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
@@ -15,9 +16,11 @@ import click
 
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.options import GROUPS, OUTPUT, PLACE_OPTIONS, VARIABLE_OPTIONS, EnvironmentOptions, Option
+from gputax.text import printable
 
 T = TypeVar("T")
 FEW_OPTIONS = 10
+CONTROLS = {"Cc", "Zl", "Zp"}
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -48,11 +51,22 @@ def _type(option: Option) -> click.ParamType[Any] | None:
         return click.IntRange(_whole(option.least), _whole(option.most))
     if option.value_type is float:
         return AtLeast(option.least or 0.0)
-    return None if option.value_type is bool else click.STRING
+    return None if option.value_type is bool else OneLine()
 
 
 def _whole(number: float | None) -> int | None:
     return None if number is None else int(number)
+
+
+class OneLine(click.types.StringParamType):
+    """A text without line breaks and other control characters: options end up in commands that we write down."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check it; the message shows the text with these characters replaced."""
+        text = super().convert(value, param, ctx)
+        if any(unicodedata.category(character) in CONTROLS for character in text):
+            self.fail(f"'{printable(text)}' contains a line break or another control character.", param, ctx)
+        return text
 
 
 class AtLeast(click.FloatRange):

@@ -12,7 +12,7 @@ from gputax.deploy.plan import ApplyObjects, AwaitGpus, AwaitJob, CollectResults
 from gputax.report.exporters.console_text import Screen
 from gputax.report.model import Cell, Column, Table, text_cell
 from gputax.results.files import write_text
-from gputax.text import duration
+from gputax.text import duration, printable
 
 PRICE_COLUMNS = (
     Column("what", "what"),
@@ -77,18 +77,23 @@ def script_text(plan: Plan, folder: Path) -> str:
     """Return all commands as a script that a user may run instead of `gputax deploy`."""
     lines = [
         "#!/usr/bin/env bash",
-        f"# {plan.title}",
+        _comment(plan.title),
         "# The commands of the plan, in order. `gputax deploy` also checks each step, resumes, and counts the cost.",
         "set -euo pipefail",
     ]
     for step in plan.steps:
-        lines += ["", f"# {step.title}"]
+        lines += ["", _comment(step.title)]
         for command in shell_commands(plan, step, folder):
             # A script cannot check the condition of an optional command, so it is a comment.
-            lines.append(f"# {command}" if "  # only" in command else command)
+            lines.append(_comment(command) if isinstance(step.action, AwaitGpus) and "  # only" in command else command)
     undo = [command.text() for step in reversed(plan.steps) for command in step.undo if not step.within]
-    lines += ["", "# To remove it all:", *(f"# {command}" for command in undo or _kubectl_undo(plan))]
+    lines += ["", "# To remove it all:", *(_comment(command) for command in undo or _kubectl_undo(plan))]
     return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    """Return one comment line: behind a line break in a name, the rest of it would be a command."""
+    return f"# {printable(text, max(1, len(text)))}"
 
 
 def _kubectl(plan: Plan) -> tuple[str, tuple[str, ...]]:

@@ -13,6 +13,7 @@ import pytest
 
 from gputax.deploy.cost import load_prices
 from gputax.deploy.plan import Answer, BenchmarkChoices, Command, Plan, RunCommands
+from gputax.deploy.providers.current import CurrentChoices, current_plan
 from gputax.deploy.providers.gke import GkeChoices, default_image, gke_plan
 from gputax.report.deployments import script_text
 
@@ -29,6 +30,29 @@ def test_bash_can_read_the_script_of_gke() -> None:
     bash = shutil.which("bash")
     text = script_text(gke(spot=True), FOLDER)
     assert bash is None or subprocess.run([bash, "-n"], input=text, text=True).returncode == 0
+
+
+@pytest.mark.parametrize("breaks", ["\n", "\r\n"])
+def test_no_name_of_a_plan_becomes_a_command_of_its_own(tmp_path: Path, breaks: str) -> None:
+    """A kubeconfig or a state file can have any name in it; bash runs the script with kubectl replaced."""
+    evil = f"a{breaks}touch pwned{breaks}#"
+    choices = CurrentChoices(context=evil, server=evil)
+    benchmark = BenchmarkChoices(suite=evil, workload=evil, image=evil, namespace=evil)
+    text = script_text(current_plan(choices, benchmark, "r1", f"results/{evil}"), tmp_path / evil)
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text("#!/bin/sh\nexit 0\n")
+    kubectl.chmod(0o755)
+    (tmp_path / evil).mkdir()
+    run = subprocess.run(
+        ["bash", "-c", text],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert not (tmp_path / "pwned").exists()
 
 
 def every_gcloud_command(plan: Plan) -> list[Command]:

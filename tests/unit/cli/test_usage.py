@@ -37,6 +37,10 @@ Gputax = Callable[..., subprocess.CompletedProcess[str]]
         (["duet", "bare", "bare", "--max-time", "1"], "not in the range", ""),
         (["duet", "bare", "bare", "--width", "nan"], "not a percentage above zero", "--width 1%"),
         (["duet", "bare", "bare", "--width", "0%"], "not a percentage above zero", "--width 1%"),
+        (["deploy", "--context", "a\ntouch pwned", "--dry-run"], "Invalid value for '--context'", "control character"),
+        (["deploy", "--namespace", "a\rb", "--dry-run"], "Invalid value for '--namespace'", "control character"),
+        (["deploy", "--image", "a\x1b[2Jb", "--dry-run"], "Invalid value for '--image'", "control character"),
+        (["run", "--env", "k8s", "--context", "a\x85b"], "Invalid value for '--context'", "control character"),
     ],
 )
 def test_mistakes(gputax: Gputax, words: list[str], complaint: str, hint: str) -> None:
