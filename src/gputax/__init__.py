@@ -5,10 +5,38 @@ The public functions are those of `gputax.api`; they are imported when they are 
 
 import sys
 
-# Nothing else is imported here: a Ctrl-C before main() has its handler would end in a traceback.
+# Nothing else is imported here: it would take time in which a program that imports gputax waits.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+def _is_command() -> bool:
+    """Whether this process is the command line: the installed script, or `python -m gputax` while it is looked up."""
+    script, words = (sys.argv or [""])[0], sys.orig_argv
+    return script.rpartition("/")[2] == "gputax" or (
+        script == "-m" and "-m" in words and words[words.index("-m") + 1 : words.index("-m") + 2] == ["gputax"]
+    )
+
+
+def end_at_once(number: int, frame: object) -> None:
+    """End at once: before main() there is nothing to tidy up, and a traceback would say nothing."""
+    import posix
+
+    posix.write(2, b"gputax: interrupted\n")
+    posix._exit(130)
+
+
+def _end_quietly_when_interrupted() -> None:
+    """Handle Ctrl-C from the first line of ours on; main() puts its own handler in place of this one."""
+    import _signal  # part of the interpreter; `signal` itself imports enum
+
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, end_at_once)
+
+
+if _is_command():
+    _end_quietly_when_interrupted()
 
 ModuleType = type(sys)
 __version__ = "0.1.0"

@@ -18,3 +18,5 @@ from gputax.api import status as status
 
 __version__: str
 PUBLIC: tuple[str, ...]
+
+def end_at_once(number: int, frame: object) -> None: ...

@@ -4,6 +4,8 @@
 import os
 import sys
 
+import gputax
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +121,7 @@ class _Interrupts:
             return
         numbers = [signal.SIGTERM, signal.SIGALRM]
         # A shell's background job ignores SIGINT, and a caller in Python may have a handler: both stay.
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, gputax.end_at_once):
             numbers.append(signal.SIGINT)
         self._before = {number: signal.signal(number, self._handle) for number in numbers}
 

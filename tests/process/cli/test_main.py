@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import gputax
+
 # As the installed script does. The byte says that main() has begun: before that, Python itself is starting, and an
 # interrupt is its own affair. A busy machine may not run the process for long after it, which is part of the test.
 SCRIPT = """
@@ -75,3 +77,40 @@ def test_an_interrupt_that_python_would_ignore_in_an_import_still_stops_the_comm
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ)
     assert (done.returncode, done.stderr.strip()) == (130, "gputax: interrupted")
+
+
+# As pip writes it.
+INSTALLED = "import sys\nfrom gputax.cli.main import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+INTERRUPTING = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+"""
+
+
+@pytest.mark.parametrize("module", ["gputax.cli", "gputax.cli.main"])
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_an_interrupt_before_main_is_130_without_a_traceback(tmp_path: Path, module: str, how: str) -> None:
+    """Ctrl-C while the first module of ours is imported: main() has no handler in place yet."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(module=module))
+    (tmp_path / "gputax").write_text(INSTALLED)
+    words = [str(tmp_path / "gputax")] if how == "script" else ["-m", "gputax"]
+    path = os.pathsep.join([str(tmp_path), str(Path(gputax.__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, *words, "--version"],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path / "..",
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "gputax: interrupted\n")
+
+
+@pytest.mark.parametrize("words", [["python", "-c", "…"], ["python", "-m", "gputax.worker"], ["python", "notebook.py"]])
+def test_a_program_that_imports_gputax_keeps_its_interrupts(words: list[str]) -> None:
+    code = (
+        "import signal, sys\n"
+        f"sys.orig_argv[:], sys.argv[:] = {words}, {words[1:]}\n"
+        "import gputax\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
