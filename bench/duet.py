@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,10 @@ ENGINE = "onnx:spin=false"
 SHORT_S = 30.0
 SHORT_DUETS = 20
 LIMIT_5_S, LIMIT_1_S = 120.0, 1800.0
+# How long one duet takes is luck: 91, 38 and 35 s were seen one after the other on a quiet machine.
+DUETS_5 = 5
+# Up to half an hour each: one shows whether it is possible at all.
+DUETS_1 = 1
 
 
 def duet_gain(engine: str = ENGINE) -> dict[str, Any]:
@@ -74,15 +80,26 @@ def _block(side: WorkerSide) -> float:
 
 
 def duet_seconds() -> dict[str, Any]:
-    """Return how long an A/A duet of ResNet-50 takes to pass budgets of 5 % and 1 %, with what it said."""
+    """Return how long A/A duets of ResNet-50 take to pass budgets of 5 % and 1 %, with what they said."""
     found: dict[str, Any] = {}
-    for percent, limit_s in ((5, LIMIT_5_S), (1, LIMIT_1_S)):
-        comparison = _duet(f"{percent}%", limit_s)
-        verdict = _deciding(comparison)
-        found[f"duet_verdict_{percent}_percent"] = verdict
-        # Without a verdict there is no time in which it was reached.
-        found[f"duet_seconds_{percent}_percent"] = comparison.settings["seconds"] if verdict == "pass" else None
+    for percent, limit_s, count in ((5, LIMIT_5_S, DUETS_5), (1, LIMIT_1_S, DUETS_1)):
+        duets = [_duet(f"{percent}%", limit_s, seed=7 + number) for number in range(count)]
+        found |= seconds_to_pass(percent, [(float(each.settings["seconds"]), verdict_of(each)) for each in duets])
     return found
+
+
+def seconds_to_pass(percent: int, duets: list[tuple[float, str]]) -> dict[str, Any]:
+    """Return the median time of duets that passed, all times and all verdicts.
+
+    A duet that did not pass took longer than any that did; where it is the middle one, there is no median.
+    """
+    times = [seconds if verdict == "pass" else None for seconds, verdict in duets]
+    middle = statistics.median(math.inf if each is None else each for each in times)
+    return {
+        f"duet_seconds_{percent}_percent": middle if math.isfinite(middle) else None,
+        f"duet_seconds_{percent}_percent_each": times,
+        f"duet_verdicts_{percent}_percent": [verdict for _, verdict in duets],
+    }
 
 
 def aa_false_verdicts() -> dict[str, Any]:
@@ -90,7 +107,7 @@ def aa_false_verdicts() -> dict[str, Any]:
     verdicts: list[str] = []
     for number in range(SHORT_DUETS):
         with _busy_loop() if number % 2 else contextlib.nullcontext():
-            verdicts.append(_deciding(_duet("1%", SHORT_S, seed=number)))
+            verdicts.append(verdict_of(_duet("1%", SHORT_S, seed=number)))
     return {"aa_false_verdicts": verdicts.count("fail"), "aa_verdicts": verdicts}
 
 
@@ -102,8 +119,8 @@ def _duet(budget: str, max_time_s: float, seed: int = 7) -> Comparison:
         )  # fmt: skip
 
 
-def _deciding(comparison: Comparison) -> str:
-    """Return the verdict of the whole duet."""
+def verdict_of(comparison: Comparison) -> str:
+    """Return the verdict of the whole duet, as documents store it."""
     verdicts = {row.verdict for row in comparison.metrics if row.decides}
     return "fail" if "fail" in verdicts else "pass" if verdicts == {"pass"} else "inconclusive"
 
