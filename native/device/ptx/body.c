@@ -30,16 +30,12 @@ struct insn *emit_row(struct build *b, const char *name)
 
 struct label *label_named(struct build *b, const struct token *name)
 {
-    uint32_t hash = 5381;
-    for (uint32_t i = 0; i < name->length; i++)
-        hash = hash * 33 + (unsigned char)name->at[i];
-    struct label **bucket = &b->instance->labels[hash % LABEL_BUCKETS];
-    for (struct label *label = *bucket; label; label = label->next)
-        if (label->length == name->length && memcmp(label->name, name->at, name->length) == 0)
-            return label;
+    struct entry *found = entry_find(b, ENTRY_LABEL, b->frame, name->at, name->length);
+    if (found)
+        return (struct label *)found;
     struct label *label = take(b, sizeof *label);
-    *label = (struct label){.next = *bucket, .name = name->at, .length = name->length, .pc = NO_PC};
-    *bucket = label;
+    *label = (struct label){.name = name->at, .length = name->length, .pc = NO_PC};
+    entry_add(b, &label->entry, ENTRY_LABEL, b->frame, name->at, name->length);
     return label;
 }
 
@@ -151,6 +147,7 @@ static void statements(struct build *b)
     struct symbol *outer = b->symbols;
     for (;;) {
         const struct token *token = next(b);
+        watch(b);
         b->guard = 0;
         b->guard_not = false;
         if (token_is(token, "}"))
@@ -179,7 +176,7 @@ static void statements(struct build *b)
             lower(b, token);
         }
     }
-    b->symbols = outer;
+    symbols_drop(b, outer);
 }
 
 void body_write(struct build *b, const struct function *function)

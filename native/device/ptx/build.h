@@ -26,11 +26,22 @@ struct token {
     enum token_kind kind;
 };
 
+/* Whatever is found by a key begins with one of these. */
+enum entry_kind { ENTRY_SYMBOL, ENTRY_RANGE, ENTRY_LABEL, ENTRY_FUNCTION, ENTRY_CONSTANT, ENTRY_VARIABLE };
+struct entry {
+    struct entry *next_in_bucket;
+    enum entry_kind kind;
+    uint64_t scope;
+    const void *key;
+    size_t key_bytes;
+    uint64_t hash;
+};
+
 enum symbol_kind { SYMBOL_REGISTER, SYMBOL_PARAMETER, SYMBOL_LOCAL, SYMBOL_SHARED, SYMBOL_VARIABLE };
 struct symbol {
+    struct entry entry;
     struct symbol *next;
-    const char *name;
-    uint32_t length;
+    uint64_t order; /* later ones hide earlier ones */
     enum symbol_kind kind;
     uint32_t bytes;  /* of a register: 0 for a predicate */
     uint32_t count;  /* of `%r<n>`: n; 0: a single one */
@@ -54,6 +65,7 @@ struct formal { /* a parameter of a function or kernel */
 };
 
 struct function {
+    struct entry entry;
     struct function *next;
     const char *name;
     uint32_t length;
@@ -65,12 +77,12 @@ struct function {
 };
 
 struct label {
-    struct label *next;
+    struct entry entry;
     const char *name;
     uint32_t length, pc;
     uint32_t jumps_at, jumps; /* of a .branchtargets list: where its targets are; jumps 0: a plain label */
 };
-enum { NO_PC = 0xffffffffu, LABEL_BUCKETS = 64, CONSTANT_BUCKETS = 64 };
+enum { NO_PC = 0xffffffffu };
 
 struct fixup { /* a place that wants the pc of a label once it is known */
     struct fixup *next;
@@ -81,18 +93,24 @@ struct fixup { /* a place that wants the pc of a label once it is known */
 
 /* One function's text as it is written into a kernel: the kernel itself, or a function at the place of its call. */
 struct instance {
-    struct label *labels[LABEL_BUCKETS];
     struct fixup *fixups;
     struct label *end; /* where `ret` goes */
 };
 
+struct constant_key {
+    uint64_t value;
+    uint64_t bytes;
+};
 struct constant_node {
+    struct entry entry;
     struct constant_node *next;
+    struct constant_key key;
     struct constant constant;
 };
 
 /* A variable that was placed on the device, in the module or inside of a body. */
 struct placed_variable {
+    struct entry entry;
     struct placed_variable *next;
     const struct token *name;
     uint64_t address, bytes;
@@ -104,8 +122,8 @@ struct build {
     CUresult result;
     struct ptx_log *log;
     const struct ptx_bounds *bounds;
-    uint64_t deadline_ns;
-    uint32_t steps; /* until the next look at the clock */
+    uint64_t begun_ns;
+    uint32_t steps; /* since the last look at the clock */
     struct budget budget;
     struct pool *kept;  /* the module's own */
     struct pool *build; /* given back when the module is built */
@@ -114,6 +132,11 @@ struct build {
     const struct ptx_memory *memory;
     struct token *tokens;
     uint32_t token_count, at;
+    struct entry **buckets;
+    size_t bucket_count, entry_count;
+    uint64_t seed, symbol_order;
+    uint32_t frame, frames; /* whose names hold: 0 the module's, else those of one body at one place */
+    uint32_t kernel_frame;
     struct symbol *symbols; /* innermost scope first */
     struct symbol *module_symbols;
     struct function *functions;
@@ -125,7 +148,7 @@ struct build {
     uint32_t jump_count, jump_room;
     uint32_t register_bytes, register_count, predicate_next, predicate_left;
     uint32_t cache_count, constant_count;
-    struct constant_node *constants[CONSTANT_BUCKETS];
+    struct constant_node *constants; /* of this kernel */
     uint32_t specials[SPECIAL_COUNT];
     uint64_t local_bytes, shared_bytes;
     uint32_t carry;         /* the carry flag of add.cc and the like */
@@ -153,7 +176,21 @@ void *take(struct build *b, size_t bytes); /* for the time of the build */
 void *keep(struct build *b, size_t bytes); /* for the module's life */
 void spend(struct build *b, uint64_t bytes);
 
+/* names.c */
+void names_begin(struct build *b);
+void entry_add(struct build *b, struct entry *entry, enum entry_kind kind, uint64_t scope, const void *key,
+               size_t key_bytes); /* the key must stay where it is */
+struct entry *entry_find(const struct build *b, enum entry_kind kind, uint64_t scope, const void *key,
+                         size_t key_bytes);          /* the newest */
+struct entry *entry_next(const struct entry *entry); /* the one before it with the same key */
+/* count: of `%r<count>`; 0: a single one */
+struct symbol *symbol_add(struct build *b, const struct token *name, enum symbol_kind kind, uint32_t count);
+struct symbol *symbol_lookup(const struct build *b, const struct token *name, uint32_t *index);
+void symbols_drop(struct build *b, const struct symbol *until);
+
 /* lex.c */
+/* Called once per step of the work: gives up when the time is over or nobody waits. */
+void watch(struct build *b);
 void lex(struct build *b, const char *text);
 const struct token *peek(const struct build *b);
 const struct token *next(struct build *b);
@@ -172,7 +209,6 @@ bool number_integer(const struct token *token, uint64_t *value);
 bool number_float(const struct token *token, bool is_double, uint64_t *bits);
 
 /* operand.c */
-struct symbol *symbol_add(struct build *b, const struct token *name, enum symbol_kind kind);
 struct symbol *symbol_find(struct build *b, const struct token *name);
 uint64_t place(struct build *b, uint64_t *used, uint64_t bytes, uint64_t align, uint64_t limit, const char *what);
 uint32_t slot_new(struct build *b, uint32_t bytes);

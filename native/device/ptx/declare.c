@@ -47,15 +47,15 @@ void declare_registers(struct build *b)
     if (!bytes && !token_is(type, ".pred"))
         refuse(b, "registers of type '%.*s' are not known to this device", (int)type->length, type->at);
     do {
-        struct symbol *symbol = symbol_add(b, expect_word(b), SYMBOL_REGISTER);
-        symbol->bytes = bytes;
+        const struct token *name = expect_word(b);
+        uint64_t count = 0;
         if (accept(b, "<")) {
-            uint64_t count = expect_count(b);
+            count = expect_count(b);
             if (count == 0 || count > LIMIT_REGISTERS)
                 refuse(b, "too many registers in one declaration");
-            symbol->count = (uint32_t)count;
             expect(b, ">");
         }
+        symbol_add(b, name, SYMBOL_REGISTER, (uint32_t)count)->bytes = bytes;
     } while (accept(b, ","));
     expect(b, ";");
 }
@@ -161,16 +161,9 @@ static void first_values(struct build *b, const struct declaration *d, uint64_t 
     b->depth--;
 }
 
-/* A variable in a function's body is one variable, however often the text is written into a kernel. */
-static struct placed_variable *placed_before(const struct build *b, const struct declaration *d)
-{
-    for (struct placed_variable *variable = b->kernel ? b->variables : NULL; variable; variable = variable->next)
-        if (variable->name == d->name)
-            return variable;
-    return NULL;
-}
-
-static void place_variable(struct build *b, const struct declaration *d)
+/* A variable in a function's body is one variable, however often the text is written into a kernel: where its name stands
+ * in the text is its key. */
+static struct placed_variable *place_variable(struct build *b, const struct declaration *d)
 {
     enum { UNIT = 256 }; /* what the device hands out memory in */
     struct placed_variable *variable = take(b, sizeof *variable);
@@ -184,17 +177,17 @@ static void place_variable(struct build *b, const struct declaration *d)
                     d->name->at);
     b->variable_bytes += rounded;
     b->variables = variable; /* from here on it is given back with the module, also when the build fails */
+    entry_add(b, &variable->entry, ENTRY_VARIABLE, 0, &variable->name, sizeof variable->name);
+    return variable;
 }
 
 static void declare_variable(struct build *b, const struct declaration *d)
 {
-    struct symbol *symbol = symbol_add(b, d->name, SYMBOL_VARIABLE);
+    struct symbol *symbol = symbol_add(b, d->name, SYMBOL_VARIABLE, 0);
     symbol->size = d->bytes;
     symbol->element = d->element;
-    const struct placed_variable *before = placed_before(b, d);
-    if (!before)
-        place_variable(b, d);
-    symbol->value = (before ? before : b->variables)->address;
+    struct entry *before = entry_find(b, ENTRY_VARIABLE, 0, &d->name, sizeof d->name);
+    symbol->value = (before ? (struct placed_variable *)before : place_variable(b, d))->address;
     uint64_t at = 0;
     if (accept(b, "="))
         first_values(b, d, symbol->value, &at);
@@ -210,13 +203,13 @@ void declare_storage(struct build *b, const struct token *space, bool is_extern)
                 refuse(b, "the variable '%.*s' is not defined in this module", (int)d.name->length, d.name->at);
             declare_variable(b, &d);
         } else if (token_is(space, ".shared")) {
-            struct symbol *symbol = symbol_add(b, d.name, SYMBOL_SHARED);
+            struct symbol *symbol = symbol_add(b, d.name, SYMBOL_SHARED, 0);
             symbol->size = d.bytes;
             symbol->element = d.element;
             symbol->align = d.align;
             symbol->dynamic = is_extern || d.open_array;
         } else {
-            struct symbol *symbol = symbol_add(b, d.name, SYMBOL_LOCAL);
+            struct symbol *symbol = symbol_add(b, d.name, SYMBOL_LOCAL, 0);
             symbol->size = d.bytes;
             symbol->element = d.element;
             symbol->value = place(b, &b->local_bytes, d.bytes, d.align, LIMIT_LOCAL_BYTES, "local");

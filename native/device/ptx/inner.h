@@ -2,6 +2,8 @@
 #ifndef GPUTAX_PTX_INNER_H
 #define GPUTAX_PTX_INNER_H
 
+#include <time.h>
+
 #include "device/ptx/ptx.h"
 
 enum { LANES = 32, BARRIERS = 16 };
@@ -127,8 +129,9 @@ struct run {
     const char *parameters;
     uint64_t shared_bytes, local_bytes, parameter_bytes;
     uint64_t deadline_ns;
-    uint32_t fuel; /* backward branches until the next look at the clock */
-    uint32_t live; /* threads of the block that have not ended */
+    uint32_t fuel;  /* backward branches until the end of the warp's turn */
+    uint32_t watch; /* instructions until the next look at the clock */
+    uint32_t live;  /* threads of the block that have not ended */
     CUresult fault;
     struct barrier barriers[BARRIERS];
 };
@@ -155,6 +158,13 @@ struct run {
 static inline void set_predicate(struct warp *w, uint32_t at, uint32_t mask, uint32_t value)
 {
     PRED(at) = (PRED(at) & ~mask) | (value & mask);
+}
+
+static inline uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 void run_fault(struct warp *w, CUresult fault);

@@ -58,6 +58,18 @@ void spend(struct build *b, uint64_t bytes)
     b->budget.left -= bytes;
 }
 
+void watch(struct build *b)
+{
+    enum { STEPS = 1024 };
+    if (++b->steps < STEPS)
+        return;
+    b->steps = 0;
+    if (b->bounds->goes_on && !b->bounds->goes_on(b->bounds->who))
+        refuse_with(b, CUDA_ERROR_TIMEOUT, "nobody waits for the module any more");
+    if (now_ns() - b->begun_ns > b->bounds->timeout_ns)
+        refuse_with(b, CUDA_ERROR_TIMEOUT, "the module takes longer to load than a kernel may run");
+}
+
 static bool in_word(char c)
 {
     return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%' || c == '.';
@@ -119,6 +131,7 @@ void lex(struct build *b, const char *text)
             tokens = bigger;
             room = wanted;
         }
+        watch(b);
         struct token *token = &tokens[b->token_count];
         token->at = at;
         token->line = line;

@@ -34,7 +34,7 @@ static void bind(struct build *b, const struct formal *formals, uint32_t count, 
         struct token name = {.at = formals[i].name, .length = formals[i].length, .kind = TOKEN_WORD};
         if (actual[i]->kind != SYMBOL_LOCAL || actual[i]->size < formals[i].bytes)
             refuse(b, "the parameter '%.*s' of a call does not fit", (int)name.length, name.at);
-        struct symbol *symbol = symbol_add(b, &name, SYMBOL_LOCAL);
+        struct symbol *symbol = symbol_add(b, &name, SYMBOL_LOCAL, 0);
         symbol->value = actual[i]->value;
         symbol->size = formals[i].bytes;
     }
@@ -58,9 +58,11 @@ static uint32_t actuals(struct build *b, struct symbol **list, uint32_t room)
 
 static const struct function *function_named(struct build *b, const struct token *name)
 {
-    for (const struct function *f = b->functions; f; f = f->next)
-        if (!f->is_kernel && f->body && f->length == name->length && memcmp(f->name, name->at, f->length) == 0)
-            return f;
+    for (const struct entry *at = entry_find(b, ENTRY_FUNCTION, 0, name->at, name->length); at; at = entry_next(at)) {
+        const struct function *function = (const struct function *)at;
+        if (!function->is_kernel)
+            return function;
+    }
     refuse(b, "the function '%.*s' is called and has no body that this device knows", (int)name->length, name->at);
 }
 
@@ -92,11 +94,13 @@ static void lower_call(struct build *b)
         b->guard = 0;
     }
     struct symbol *outer = b->symbols;
-    b->symbols = b->module_symbols;
+    uint32_t frame = b->frame;
+    b->frame = ++b->frames; /* the caller's names do not hold in the function */
     bind(b, function->results, function->result_count, results);
     bind(b, function->formals, function->formal_count, arguments);
     body_write(b, function);
-    b->symbols = outer;
+    symbols_drop(b, outer);
+    b->frame = frame;
     if (around != NO_PC)
         b->insns[around].immediate = b->insn_count;
 }

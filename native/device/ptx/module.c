@@ -71,6 +71,7 @@ static void read_function(struct build *b, bool is_kernel)
     skip_braces(b);
     function->next = b->functions;
     b->functions = function;
+    entry_add(b, &function->entry, ENTRY_FUNCTION, 0, function->name, function->length);
 }
 
 static void read_version(struct build *b, struct ptx_module *module)
@@ -146,11 +147,12 @@ static void read_module(struct build *b, struct ptx_module *module)
 static void reset_for_kernel(struct build *b, const struct function *function)
 {
     b->kernel = function;
-    b->symbols = b->module_symbols;
+    symbols_drop(b, b->module_symbols);
+    b->frame = b->kernel_frame = ++b->frames;
     b->insn_count = b->jump_count = 0; /* their room is used again */
     b->register_bytes = 8 * LANES;     /* the register that nobody reads */
     b->register_count = b->predicate_left = b->cache_count = b->constant_count = b->carry = 0;
-    memset(b->constants, 0, sizeof b->constants);
+    b->constants = NULL;
     memset(b->specials, 0, sizeof b->specials);
     b->local_bytes = b->shared_bytes = b->dynamic_align = 0;
     b->instance = NULL;
@@ -164,7 +166,7 @@ static void place_parameters(struct build *b, const struct function *function, s
     for (uint32_t i = 0; i < function->formal_count; i++) {
         const struct formal *formal = &function->formals[i];
         struct token name = {.at = formal->name, .length = formal->length, .kind = TOKEN_WORD};
-        struct symbol *symbol = symbol_add(b, &name, SYMBOL_PARAMETER);
+        struct symbol *symbol = symbol_add(b, &name, SYMBOL_PARAMETER, 0);
         symbol->size = formal->bytes;
         symbol->value = place(b, &used, formal->bytes, formal->align, 4096, "parameter");
         parameters[i] = (struct ptx_parameter){(uint32_t)symbol->value, formal->bytes};
@@ -178,13 +180,11 @@ static const struct constant *settled_constants(struct build *b)
 {
     struct constant *constants = keep(b, b->constant_count * sizeof *constants);
     uint32_t count = 0;
-    for (int i = 0; i < CONSTANT_BUCKETS; i++)
-        for (const struct constant_node *node = b->constants[i]; node; node = node->next) {
-            constants[count] = node->constant;
-            if (b->dynamic_align && node->constant.value >> 48 == DYNAMIC_MARK >> 48)
-                constants[count].value = (node->constant.value & 0xffffffffu) + b->shared_bytes;
-            count++;
-        }
+    for (const struct constant_node *node = b->constants; node; node = node->next, count++) {
+        constants[count] = node->constant;
+        if (b->dynamic_align && node->constant.value >> 48 == DYNAMIC_MARK >> 48)
+            constants[count].value = (node->constant.value & 0xffffffffu) + b->shared_bytes;
+    }
     return constants;
 }
 
@@ -282,6 +282,7 @@ static void list_variables(struct build *b, struct ptx_module *module)
 static CUresult build_module(struct build *b, struct ptx_module *module, const char *text)
 {
     if (setjmp(b->failed) == 0) {
+        names_begin(b);
         lex(b, text);
         read_module(b, module);
         build_kernels(b, module);
@@ -303,6 +304,7 @@ CUresult ptx_load(const char *text, const struct ptx_memory *memory, const struc
         b->build = build;
         b->memory = memory;
         b->bounds = bounds;
+        b->begun_ns = now_ns();
         b->budget = (struct budget){.host_left = HOST_BYTES_MOST, .left = bounds->bytes_most};
         b->log = log;
         b->result = CUDA_SUCCESS;

@@ -1,34 +1,7 @@
 /* Operands: registers, special registers, numbers as constants, addresses; and the places of registers. */
-#include <ctype.h>
 #include <string.h>
 
 #include "device/ptx/build.h"
-
-struct symbol *symbol_add(struct build *b, const struct token *name, enum symbol_kind kind)
-{
-    struct symbol *symbol = take(b, sizeof *symbol);
-    symbol->name = name->at;
-    symbol->length = name->length;
-    symbol->kind = kind;
-    symbol->next = b->symbols;
-    b->symbols = symbol;
-    return symbol;
-}
-
-/* `%r12` is the twelfth of `%r<20>`. */
-static bool numbered(const struct symbol *symbol, const struct token *name, uint32_t *index)
-{
-    if (!symbol->count || name->length <= symbol->length || name->length > symbol->length + 7 ||
-        memcmp(symbol->name, name->at, symbol->length) != 0)
-        return false;
-    *index = 0;
-    for (uint32_t i = symbol->length; i < name->length; i++) {
-        if (!isdigit((unsigned char)name->at[i]))
-            return false;
-        *index = *index * 10 + (uint32_t)(name->at[i] - '0');
-    }
-    return *index < symbol->count;
-}
 
 uint64_t place(struct build *b, uint64_t *used, uint64_t bytes, uint64_t align, uint64_t limit, const char *what)
 {
@@ -57,16 +30,8 @@ static struct symbol *placed(struct build *b, struct symbol *symbol)
 
 static struct symbol *find(struct build *b, const struct token *name, uint32_t *index)
 {
-    *index = 0;
-    for (struct symbol *symbol = b->symbols; symbol; symbol = symbol->next) {
-        if (symbol->count) {
-            if (numbered(symbol, name, index))
-                return symbol;
-        } else if (symbol->length == name->length && memcmp(symbol->name, name->at, name->length) == 0) {
-            return placed(b, symbol);
-        }
-    }
-    return NULL;
+    struct symbol *symbol = symbol_lookup(b, name, index);
+    return symbol ? placed(b, symbol) : NULL;
 }
 
 struct symbol *symbol_find(struct build *b, const struct token *name)
@@ -97,14 +62,16 @@ uint32_t slot_new(struct build *b, uint32_t bytes)
 
 uint32_t slot_constant(struct build *b, uint64_t value, uint32_t bytes)
 {
-    uint32_t bucket = (uint32_t)((value ^ value >> 17 ^ bytes) % CONSTANT_BUCKETS);
-    for (struct constant_node *node = b->constants[bucket]; node; node = node->next)
-        if (node->constant.value == value && node->constant.bytes == bytes)
-            return node->constant.at;
+    struct constant_key key = {value, bytes};
+    struct entry *found = entry_find(b, ENTRY_CONSTANT, b->kernel_frame, &key, sizeof key);
+    if (found)
+        return ((struct constant_node *)found)->constant.at;
     struct constant_node *node = take(b, sizeof *node);
     node->constant = (struct constant){slot_new(b, bytes), bytes, value};
-    node->next = b->constants[bucket];
-    b->constants[bucket] = node;
+    node->key = key;
+    entry_add(b, &node->entry, ENTRY_CONSTANT, b->kernel_frame, &node->key, sizeof node->key);
+    node->next = b->constants;
+    b->constants = node;
     b->constant_count++;
     return node->constant.at;
 }

@@ -6,11 +6,11 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "device/ptx/scratch.h"
 
-enum { FUEL = 4096 }; /* backward branches between looks at the clock; also the length of a warp's turn */
+enum { FUEL = 4096 };  /* backward branches of a warp's turn */
+enum { WATCH = 4096 }; /* instructions between looks at the clock: code without branches takes time, too */
 
 void run_fault(struct warp *w, CUresult fault)
 {
@@ -150,13 +150,6 @@ void step_trap(struct warp *w, const struct insn *in, uint32_t m)
     run_fault(w, CUDA_ERROR_LAUNCH_FAILED);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 void step_clock(struct warp *w, const struct insn *in, uint32_t m)
 {
     uint64_t now = now_ns(); /* a clock of 1 GHz */
@@ -169,7 +162,8 @@ void step_clock(struct warp *w, const struct insn *in, uint32_t m)
 /* Runs the warp until it ends, waits or has had its turn. True: it can go on later without anybody's doing. */
 static bool run_warp(struct warp *w)
 {
-    const struct insn *code = w->run->code->insns;
+    struct run *run = w->run;
+    const struct insn *code = run->code->insns;
     if (!w->active && !pick(w, false))
         return false;
     for (;;) {
@@ -184,6 +178,11 @@ static bool run_warp(struct warp *w)
                 continue;
         }
         in->run(w, in, mask);
+        if (__builtin_expect(--run->watch == 0, 0)) {
+            run->watch = WATCH;
+            if (now_ns() > run->deadline_ns)
+                run_fault(w, CUDA_ERROR_LAUNCH_TIMEOUT);
+        }
         if (__builtin_expect(w->event == 0, 1))
             continue;
         uint32_t event = w->event;
@@ -265,6 +264,7 @@ CUresult ptx_run(const struct ptx_kernel *kernel, const struct ptx_launch *launc
         .local_bytes = kernel->local_bytes,
         .deadline_ns = now_ns() + launch->timeout_ns,
         .fuel = FUEL,
+        .watch = WATCH,
         .fault = CUDA_SUCCESS,
     };
     if (!scratch_prepare(scratch, &run, (threads + LANES - 1) / LANES))

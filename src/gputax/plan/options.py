@@ -246,7 +246,10 @@ VARIABLE_OPTIONS: dict[str, Option] = {
             "soft-memory-mb", "GPUTAX_SOFT_MEMORY_MB", "Software device: its memory in MiB. [default: 1024]", least=0.0
         ),
         _variable(
-            "soft-timeout-s", "GPUTAX_SOFT_TIMEOUT_S", "Software device: longest kernel in s. [default: 20]", least=0.0
+            "soft-timeout-s",
+            "GPUTAX_SOFT_TIMEOUT_S",
+            "Software device: longest kernel, or load of a module, in s. [default: 20]",
+            least=0.0,
         ),
         _variable("proxy-spin", "GPUTAX_PROXY_SPIN", "GPU proxy: how it waits: auto, always, never. [default: auto]"),
         _variable("proxy-transport", "GPUTAX_PROXY_TRANSPORT", "GPU proxy: shm or unix-socket. [default: shm]"),

@@ -51,3 +51,25 @@ def answers_beside_a_neighbour(nursery: Any, case: str) -> Any:
 @pytest.mark.parametrize("case", list(ANSWERS))
 def test_hostile_text_harms_nobody(nursery: Any, case: str) -> None:
     assert answers_beside_a_neighbour(nursery, case) == ANSWERS[case]
+
+
+ENDLESS = """
+import gpu
+from cuda.bindings import driver as cu
+gpu.begin()
+calls = "".join(f".func f{i}() {{ call f{i + 1}; call f{i + 1}; }}\\n" for i in reversed(range(18)))
+text = ".version 8.0\\n.target sm_80\\n.address_size 64\\n.func f18() {" + "membar.gl;" * 1000 + "}\\n" + calls
+print("ready", flush=True)
+cu.cuModuleLoadData(text.encode() + b".entry k() { call f0; }\\0")
+"""
+
+
+@pytest.mark.parametrize("transport", ["shm", "unix-socket"])
+def test_loading_ends_when_the_tenant_has_gone(nursery: Any, transport: str) -> None:
+    """The load would take half a minute; nobody waits for it."""
+    proxy = nursery.proxy(device={"GPUTAX_SOFT_TIMEOUT_S": "120"})
+    tenant = nursery.start(ENDLESS, proxy.environment(transport))
+    assert tenant.stdout.readline() == "ready\n"
+    proxy.wait_for(lambda status: status["tenants"][0]["calls"].get("cuModuleLoadData", 0) == 1)
+    tenant.kill()
+    proxy.wait_for(lambda status: not status["tenants"], seconds=3)
