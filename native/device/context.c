@@ -53,6 +53,8 @@ CUresult context_create(struct CUctx_st **made, unsigned int flags)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_init(&context->work, NULL);
+    static uint64_t created;
+    context->id = __atomic_add_fetch(&created, 1, __ATOMIC_RELAXED);
     context->flags = flags;
     context->api_version = 3020; /* what drivers answer for contexts of all three ABIs */
     context->default_stream.context = context;
@@ -292,6 +294,18 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
     CUresult result = version ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (version)
         *version = held->api_version;
+    context_release(held);
+    return result;
+}
+
+CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
+{
+    struct CUctx_st *held = handle_hold_context(context ? context : current());
+    if (!held)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result = id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (id)
+        *id = held->id;
     context_release(held);
     return result;
 }

@@ -197,6 +197,7 @@ static int attribute_value(CUdevice_attribute attribute)
     case CU_DEVICE_ATTRIBUTE_INTEGRATED:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
         return 1;
     default:
         return 0; /* features, clocks and caches that it does not have */

@@ -76,6 +76,7 @@ struct host_memory {
 };
 
 struct CUctx_st {
+    uint64_t id;          /* no other context ever has it */
     pthread_mutex_t work; /* held while work of this context computes: one piece of work at a time */
     unsigned int users;   /* threads inside a call on it; guarded by the handle table's lock */
     bool dead;            /* the last user frees it */

@@ -4,14 +4,17 @@
 
 #include "device/device.h"
 #include "device/timeline.h"
+#include "driver/library.h"
 
-/* Enters the current context; the function must live in it. */
-static CUresult enter_function(CUfunction function, struct CUctx_st **context)
+/* Enters the current context; the function must live in it. A kernel of a library becomes its function there. */
+static CUresult enter_function(CUfunction *given, struct CUctx_st **context)
 {
-    CUresult result = context_enter(context);
+    CUresult result = function_of(*given, given);
+    if (result == CUDA_SUCCESS)
+        result = context_enter(context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (handle_is(function, HANDLE_FUNCTION) && function->module->context == *context)
+    if (handle_is(*given, HANDLE_FUNCTION) && (*given)->module->context == *context)
         return CUDA_SUCCESS;
     context_leave(*context);
     return CUDA_ERROR_INVALID_HANDLE;
@@ -59,7 +62,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     struct CUctx_st *context;
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_function(function, &context);
+    CUresult result = enter_function(&function, &context);
     if (result != CUDA_SUCCESS)
         return result;
     result = function_attribute(function, attribute, value);
@@ -70,7 +73,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
 {
     struct CUctx_st *context;
-    CUresult result = enter_function(function, &context);
+    CUresult result = enter_function(&function, &context);
     if (result != CUDA_SUCCESS)
         return result;
     unsigned int fixed = function->kernel->shared_bytes;
@@ -88,7 +91,7 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
     struct CUctx_st *context;
     if (!offset)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_function(function, &context);
+    CUresult result = enter_function(&function, &context);
     if (result != CUDA_SUCCESS)
         return result;
     if (index < function->kernel->parameter_count) {
@@ -100,6 +103,22 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
     }
     context_leave(context);
     return result;
+}
+
+/* One block at a time runs on the device's one multiprocessor, if it fits at all. */
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block_size,
+                                                              size_t shared_bytes, unsigned int flags)
+{
+    struct CUctx_st *context;
+    if (!blocks || block_size <= 0 || flags > 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(&function, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *blocks =
+        (unsigned int)block_size <= function->kernel->threads_max && shared_bytes <= function->dynamic_shared_limit;
+    context_leave(context);
+    return CUDA_SUCCESS;
 }
 
 static CUresult gather_extra(const struct ptx_kernel *kernel, void **extra, unsigned char *parameters)
@@ -196,7 +215,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
                         CUstream stream, void **parameters, void **extra)
 {
     struct CUctx_st *context;
-    CUresult result = enter_function(function, &context);
+    CUresult result = enter_function(&function, &context);
     if (result != CUDA_SUCCESS)
         return result;
     struct ptx_launch launch = {

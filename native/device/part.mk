@@ -1,8 +1,8 @@
 # The software CUDA device: a libcuda.so.1 that computes on the CPU.
-DEVICE_SOURCES := $(wildcard device/*.c) $(wildcard device/ptx/*.c) $(wildcard driver/*.c) calls/procs.c
+DEVICE_SOURCES := $(wildcard device/*.c) $(wildcard device/ptx/*.c) $(wildcard driver/*.c) calls/procs.c calls/image.c
 DEVICE_OBJECTS := $(call objects,$(DEVICE_SOURCES)) $(BUILD)/obj/generated/device_procs.o
 DEVICE_LIBRARY := $(BUILD)/software/libcuda.so.1
-ALL += $(DEVICE_LIBRARY)
+ALL += $(DEVICE_LIBRARY) $(BUILD)/software/libcuda.so
 
 # The interpreter's inner loops run over the 32 lanes of a warp and are worth vectorising. A register holds bits that one
 # instruction reads as float and the next as integer (no strict aliasing); PTX says itself where a multiply-add is fused.
@@ -11,3 +11,7 @@ $(call objects,$(wildcard device/ptx/*.c)): FLAGS += -O3 -fno-strict-aliasing -f
 $(DEVICE_LIBRARY): $(DEVICE_OBJECTS)
 	@mkdir -p $(@D)
 	$(QUIET)$(LINK_SHARED) -Wl,-soname,libcuda.so.1 -o $@ $^ -lm
+
+# Some programs open the name without a version.
+$(BUILD)/software/libcuda.so: $(DEVICE_LIBRARY)
+	$(QUIET)ln -sf libcuda.so.1 $@

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "driver/graph.h"
+#include "driver/library.h"
 
 /* Where each parameter lies, and the end of the last. */
 static CUresult layout_of(CUfunction function, struct parameter *parameters, uint32_t *count, uint32_t *bytes)
@@ -62,11 +63,11 @@ CUresult step_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *from, CUkernel kernel,
         from->blockDimY == 0 || from->blockDimZ == 0 || (from->kernelParams != NULL && from->extra != NULL))
         return CUDA_ERROR_INVALID_VALUE;
     CUfunction function = from->func;
-    if (kernel != NULL && function == NULL)
-        return CUDA_ERROR_NOT_SUPPORTED;
     struct parameter layout[PARAMETERS_MOST];
     uint32_t count, bytes;
-    CUresult result = layout_of(function, layout, &count, &bytes);
+    CUresult result = function_of(function != NULL ? function : (CUfunction)kernel, &function);
+    if (result == CUDA_SUCCESS)
+        result = layout_of(function, layout, &count, &bytes);
     if (result != CUDA_SUCCESS)
         return result;
     uint8_t *packed = calloc(1, bytes + 1);

@@ -286,6 +286,45 @@ typedef struct {
     unsigned int numAttrs;
 } CUlaunchConfig;
 
+typedef int CUlimit; /* which one: none is supported */
+typedef enum { CU_STREAM_CAPTURE_STATUS_NONE = 0 } CUstreamCaptureStatus;
+
+/* Libraries, pools and host functions. */
+typedef enum {
+    CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE = 0,
+    CU_LIBRARY_BINARY_IS_PRESERVED = 1,
+} CUlibraryOption;
+typedef void (*CUhostFn)(void *data);
+typedef size_t (*CUoccupancyB2DSize)(int block_size);
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef enum {
+    CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1,
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = 2,
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
+    CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+    CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+    CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
+    CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
+    CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8,
+} CUmemPool_attribute;
+typedef struct {
+    int type; /* 1: a device, whose number is id */
+    int id;
+} CUmemLocation;
+typedef struct {
+    CUmemLocation location;
+    int flags; /* 0: none, 1: read, 3: read and write */
+} CUmemAccessDesc;
+typedef struct {
+    int allocType;   /* 1: memory that stays where it is */
+    int handleTypes; /* 0: not for other processes */
+    CUmemLocation location;
+    void *win32SecurityAttributes;
+    size_t maxSize; /* 0: no limit */
+    unsigned short usage;
+    unsigned char reserved[54];
+} CUmemPoolProps;
+
 /* Nodes of a graph. */
 typedef enum {
     CU_GRAPH_NODE_TYPE_KERNEL = 0,

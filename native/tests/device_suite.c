@@ -234,6 +234,53 @@ static void vector_add(void)
     EXPECT(CUDA_SUCCESS, cuCtxDestroy_v2(context));
 }
 
+/* A graph that adds a and b into out and copies out to a, launched twice with another b. */
+static void graphs(void)
+{
+    enum { N = 256 };
+    float a[N], b[N], c[N], out[N];
+    int n = N;
+    CUcontext context = fresh_context();
+    CUlibrary library;
+    CUkernel of_library;
+    char *text = read_ptx("vector");
+    EXPECT(CUDA_SUCCESS, cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0));
+    free(text);
+    EXPECT(CUDA_SUCCESS, cuLibraryGetKernel(&of_library, library, "vector_add"));
+    for (int i = 0; i < N; i++)
+        a[i] = 1, b[i] = (float)i, c[i] = 2;
+    CUdeviceptr pa = filled(a, sizeof a), pb = filled(b, sizeof b), pc = filled(c, sizeof c), po = filled(c, sizeof c);
+    void *parameters[] = {&pa, &pb, &po, &n};
+    CUDA_KERNEL_NODE_PARAMS_v2 add = {{NULL, 2, 1, 1, 128, 1, 1, 0, parameters, NULL}, of_library, context};
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = po,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = pa,
+                          .WidthInBytes = sizeof a,
+                          .Height = 1,
+                          .Depth = 1};
+    CUgraph graph;
+    CUgraphNode first, second;
+    CUgraphExec exec;
+    EXPECT(CUDA_SUCCESS, cuGraphCreate(&graph, 0));
+    EXPECT(CUDA_SUCCESS, cuGraphAddKernelNode_v2(&first, graph, NULL, 0, &add));
+    EXPECT(CUDA_SUCCESS, cuGraphAddMemcpyNode(&second, graph, &first, 1, &copy, context));
+    EXPECT(CUDA_SUCCESS, cuGraphInstantiateWithFlags(&exec, graph, 0));
+    EXPECT(CUDA_SUCCESS, cuGraphLaunch(exec, NULL));
+    parameters[1] = &pc;
+    EXPECT(CUDA_SUCCESS, cuGraphExecKernelNodeSetParams_v2(exec, first, &add));
+    EXPECT(CUDA_SUCCESS, cuGraphLaunch(exec, NULL));
+    EXPECT(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, pa, sizeof out));
+    for (int i = 0; i < N; i++)
+        CHECK(out[i] == 1 + b[i] + 2);
+    EXPECT(CUDA_SUCCESS, cuGraphDestroy(graph));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecKernelNodeSetParams_v2(exec, first, &add));
+    EXPECT(CUDA_SUCCESS, cuGraphExecDestroy(exec));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(exec, NULL));
+    EXPECT(CUDA_SUCCESS, cuLibraryUnload(library));
+    EXPECT(CUDA_SUCCESS, cuCtxDestroy_v2(context));
+}
+
 /* Every kernel of a file once, with pointers that are good, to let the sanitizers see all instructions. */
 static void run_all(const char *file, unsigned threads)
 {
@@ -387,8 +434,10 @@ static void damaged(const char *name)
 static void *tenant(void *unused)
 {
     (void)unused;
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 20; i++) {
         vector_add();
+        graphs();
+    }
     return NULL;
 }
 
@@ -413,6 +462,7 @@ int main(int count, char **arguments)
     contexts();
     streams();
     vector_add();
+    graphs();
     static const char *const FILES[] = {"micro", "vector", "matmul", "reduce", "transpose", "histogram", "language"};
     for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++) {
         run_all(FILES[i], 64);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "driver/graph.h"
+#include "driver/library.h"
 #include "vgpu/connection.h"
 #include "vgpu/vgpu.h"
 
@@ -21,6 +22,7 @@ struct connection *vgpu_connection(void)
 
 static void before_fork(void)
 {
+    libraries_lock();
     graphs_lock();
     pthread_mutex_lock(&lock);
 }
@@ -29,6 +31,7 @@ static void after_fork_parent(void)
 {
     pthread_mutex_unlock(&lock);
     graphs_unlock();
+    libraries_unlock();
 }
 
 /* The child starts as a new tenant: nothing of the parent's connection, contexts, memory or handles is its own. */
@@ -43,6 +46,7 @@ static void after_fork_child(void)
     vgpu_functions_reset();
     vgpu_cache_reset();
     graphs_reset();
+    libraries_reset();
 }
 
 static void watch_forks(void)

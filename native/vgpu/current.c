@@ -189,6 +189,20 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
     return result;
 }
 
+CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
+{
+    if (id == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = vgpu_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    *id = context != NULL ? (uint64_t)(uintptr_t)context : vgpu_current(); /* a handle is never used again */
+    if (!vgpu_context_lives(*id))
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    vgpu_leave();
+    return result;
+}
+
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
     struct context context;

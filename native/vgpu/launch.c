@@ -1,6 +1,7 @@
 /* Launches: the parameters are packed by the function's layout and posted. */
 #include <string.h>
 
+#include "driver/library.h"
 #include "vgpu/functions.h"
 #include "vgpu/vgpu.h"
 
@@ -49,7 +50,9 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int gri
     if (grid_x == 0 || grid_y == 0 || grid_z == 0 || block_x == 0 || block_y == 0 || block_z == 0 ||
         (parameters != NULL && extra != NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = vgpu_enter();
+    CUresult result = function_of(handle, &handle);
+    if (result == CUDA_SUCCESS)
+        result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
     const struct function *function = vgpu_function(handle);
@@ -99,7 +102,9 @@ CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, siz
 {
     if (offset == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = vgpu_enter();
+    CUresult result = function_of(handle, &handle);
+    if (result == CUDA_SUCCESS)
+        result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
     const struct function *function = vgpu_function(handle);

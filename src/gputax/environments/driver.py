@@ -24,6 +24,7 @@ LIBVGPU = "vgpu/libcuda.so.1"
 PROXY_PROGRAM = "gputax-proxy"
 PARTS: dict[str, str] = {SOFTWARE_DEVICE: "the software device", LIBVGPU: "libvgpu", PROXY_PROGRAM: "the GPU proxy"}
 BUILD = "make native"
+UNVERSIONED = "libcuda.so"  # what some programs open instead
 
 
 def native_directory() -> Path:
@@ -111,10 +112,11 @@ def probe_system_driver() -> dict[str, Any]:
 
 @contextmanager
 def library_variables(library: Path, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield variables that make the loader find this file as `libcuda.so.1`, through a temporary symbolic link."""
+    """Yield variables that make the loader find this file as `libcuda.so.1` and `libcuda.so`, by symbolic links."""
     with own_directory("libcuda") as directory:
         # A separate directory: other libraries next to this one must not replace the system's.
-        (directory / SONAME).symlink_to(library)
+        for name in (SONAME, UNVERSIONED):
+            (directory / name).symlink_to(library)
         rest = environ.get("LD_LIBRARY_PATH", "")
         path = f"{directory}{os.pathsep}{rest}" if rest else str(directory)
         yield {**environ, "LD_LIBRARY_PATH": path}

@@ -12,7 +12,7 @@ import pytest
 
 from tests.native.hostile import POSTED, Hostile, read_wire_facts
 
-GRAPHS = Path(__file__).parents[1] / "programs" / "graphs.py"
+PROGRAMS = Path(__file__).parents[1] / "programs"
 KERNELS = Path(__file__).parents[3] / "native" / "kernels"
 KERNEL, COPY, FILL, HOST, EMPTY = 0, 1, 2, 3, 5
 BAD_VALUE, BAD_HANDLE, BAD_CONTEXT, NO_MEMORY = 1, 400, 201, 2
@@ -73,9 +73,10 @@ def proxy(sanitized: Any) -> Iterator[Any]:
     assert not any(word in said for word in ("Sanitizer", "runtime error")), said
 
 
-def test_nothing_is_reported_for_the_suite_of_graphs(sanitized: Any, proxy: Any) -> None:
-    direct = sanitized.run(GRAPHS, sanitized.direct())
-    assert sanitized.run(GRAPHS, proxy.environment()) == direct
+@pytest.mark.parametrize("program", [PROGRAMS / "graphs.py", PROGRAMS / "frameworks.py"], ids=["graphs", "frameworks"])
+def test_nothing_is_reported_for_either_suite(sanitized: Any, proxy: Any, program: Path) -> None:
+    direct = sanitized.run(program, sanitized.direct())
+    assert sanitized.run(program, proxy.environment()) == direct
 
 
 def test_every_field_of_a_list_is_checked(sanitized: Any, proxy: Any) -> None:

@@ -52,7 +52,7 @@ def look_up_as_in_cuda_11(library: ctypes.CDLL, name: str, version: int, flags: 
         ("cuGraphCreate", 9000, 0, NO_VERSION),
         ("cuGraphAddDependencies", NEWEST, 0, NO_VERSION),  # CUDA 13 has a form with other arguments
         ("cuStreamBeginCapture", NEWEST, 0, NO_SYMBOL),
-        ("cuMemAllocManaged", NEWEST, 0, NO_SYMBOL),
+        ("cuTexObjectCreate", NEWEST, 0, NO_SYMBOL),
         ("cuLaunchKernelEx", 11000, 0, NO_VERSION),
         ("cumemalloc", NEWEST, 0, NO_SYMBOL),
         ("", NEWEST, 0, NO_SYMBOL),

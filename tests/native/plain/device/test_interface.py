@@ -86,7 +86,7 @@ def test_a_call_that_is_not_there_raises(on_software: Any) -> None:
         """
 start()
 try:
-    driver.cuMemAllocManaged(16, 1)
+    driver.cuStreamBeginCapture(0, driver.CUstreamCaptureMode(0))
 except Exception as error:
     print(json.dumps(type(error).__name__))
 """,

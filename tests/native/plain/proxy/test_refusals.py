@@ -45,7 +45,7 @@ def ask(name, version, flags=0):
     return result, status.value, found.value
 def address(name):
     return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-for name in (b"cuStreamBeginCapture", b"cuMemAllocManaged", b"cuMemAlloc_v2", b"", b"x" * 10000):
+for name in (b"cuStreamBeginCapture", b"cuTexObjectCreate", b"cuMemAlloc_v2", b"", b"x" * 10000):
     assert ask(name, 13000) == (0, 1, None), name
 assert ask(b"cuCtxCreate", 3019) == (0, 2, None)
 assert ask(b"cuCtxCreate", 3020)[2] == address("cuCtxCreate_v2")

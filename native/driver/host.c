@@ -1,0 +1,87 @@
+/* What concerns the host's side of a stream: memory that a program registers, and functions that it wants called. */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "cuda_calls.h"
+
+struct registered {
+    struct registered *next;
+    uintptr_t from;
+    size_t bytes;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct registered *first;
+
+static CUresult needs_context(void)
+{
+    CUcontext current = NULL;
+    CUresult result = cuCtxGetCurrent(&current);
+    return result == CUDA_SUCCESS && current == NULL ? CUDA_ERROR_INVALID_CONTEXT : result;
+}
+
+/* Copies from and to it work as with all host memory. Mapped, I/O and read-only memory would change what kernels may do. */
+CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
+{
+    enum { PORTABLE = 1, KNOWN = 15 };
+    uintptr_t from = (uintptr_t)pointer;
+    if (pointer == NULL || bytes == 0 || bytes > UINTPTR_MAX - from || (flags & ~(unsigned int)KNOWN) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((flags & ~(unsigned int)PORTABLE) != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = needs_context();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct registered *made = malloc(sizeof *made);
+    if (made == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    for (const struct registered *at = first; at != NULL && result == CUDA_SUCCESS; at = at->next)
+        if (from < at->from + at->bytes && at->from < from + bytes)
+            result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (result == CUDA_SUCCESS) {
+        *made = (struct registered){first, from, bytes};
+        first = made;
+    }
+    pthread_mutex_unlock(&lock);
+    if (result != CUDA_SUCCESS)
+        free(made);
+    return result;
+}
+
+CUresult cuMemHostUnregister(void *pointer)
+{
+    CUresult result = needs_context();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct registered *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct registered **at = &first; *at != NULL && found == NULL; at = found == NULL ? &(*at)->next : at)
+        if ((*at)->from == (uintptr_t)pointer) {
+            found = *at;
+            *at = found->next;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    free(found);
+    return found != NULL ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *pointer, unsigned int flags)
+{
+    return device == NULL || pointer == NULL || flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Called by the caller's own thread once the work before it has ended: late work cannot pass it, which is what CUDA
+ * promises. A caller that holds a lock which the function wants would wait for itself. */
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn call, void *data)
+{
+    if (call == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cuStreamSynchronize(stream);
+    if (result == CUDA_SUCCESS)
+        call(data);
+    return result;
+}

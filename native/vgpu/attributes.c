@@ -1,0 +1,119 @@
+/* What is asked of a function again and again (attributes, occupancy): answered once by the proxy, then from here. */
+#include "driver/library.h"
+#include "vgpu/functions.h"
+#include "vgpu/vgpu.h"
+
+/* Resolves the handle and enters; the function is NULL where the proxy must say what is wrong. */
+static CUresult enter(CUfunction *handle, struct function **function)
+{
+    CUresult result = function_of(*handle, handle);
+    if (result == CUDA_SUCCESS)
+        result = vgpu_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    *function = vgpu_function(*handle);
+    if (*function != NULL && (*function)->context != vgpu_current())
+        *function = NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
+{
+    struct function *function;
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&handle, &function);
+    if (result != CUDA_SUCCESS)
+        return result;
+    bool kept = function != NULL && (unsigned int)attribute < ATTRIBUTES_KEPT;
+    if (kept && (function->attributes_known >> attribute & 1) != 0) {
+        *value = function->attributes[attribute];
+        vgpu_leave();
+        return CUDA_SUCCESS;
+    }
+    struct cuFuncGetAttribute_in in = {.function = (uint64_t)(uintptr_t)handle, .attribute = (int32_t)attribute};
+    struct cuFuncGetAttribute_out out = {0};
+    struct question question = {.call = CALL_cuFuncGetAttribute,
+                                .flags = QUESTION_CONTEXT,
+                                .in = &in,
+                                .in_bytes = sizeof in,
+                                .out = &out,
+                                .out_bytes = sizeof out};
+    result = vgpu_ask_inside(&question);
+    if (result == CUDA_SUCCESS) {
+        *value = out.value;
+        if (kept) {
+            function->attributes[attribute] = out.value;
+            function->attributes_known |= 1u << attribute;
+        }
+    }
+    vgpu_leave();
+    return result;
+}
+
+CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
+{
+    struct function *function;
+    CUresult result = enter(&handle, &function);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct cuFuncSetAttribute_in in = {
+        .function = (uint64_t)(uintptr_t)handle, .attribute = (int32_t)attribute, .value = value};
+    struct question question = {
+        .call = CALL_cuFuncSetAttribute, .flags = QUESTION_CONTEXT, .in = &in, .in_bytes = sizeof in};
+    result = vgpu_ask_inside(&question);
+    if (function != NULL) { /* one may change others */
+        function->attributes_known = 0;
+        function->occupancies_count = 0;
+    }
+    vgpu_leave();
+    return result;
+}
+
+static const struct occupancy *find(const struct function *function, const struct occupancy *wanted)
+{
+    for (uint32_t at = 0; at < function->occupancies_count && at < OCCUPANCIES_KEPT; at++) {
+        const struct occupancy *one = &function->occupancies[at];
+        if (one->block_size == wanted->block_size && one->shared_bytes == wanted->shared_bytes &&
+            one->flags == wanted->flags)
+            return one;
+    }
+    return NULL;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction handle, int block_size,
+                                                              size_t shared_bytes, unsigned int flags)
+{
+    struct function *function;
+    if (blocks == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&handle, &function);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct occupancy wanted = {.block_size = block_size, .shared_bytes = shared_bytes, .flags = flags};
+    const struct occupancy *known = function != NULL ? find(function, &wanted) : NULL;
+    if (known != NULL) {
+        *blocks = known->blocks;
+        vgpu_leave();
+        return CUDA_SUCCESS;
+    }
+    struct cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_in in = {.function = (uint64_t)(uintptr_t)handle,
+                                                                         .block_size = block_size,
+                                                                         .shared_bytes = shared_bytes,
+                                                                         .flags = flags};
+    struct cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_out out = {0};
+    struct question question = {.call = CALL_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+                                .flags = QUESTION_CONTEXT,
+                                .in = &in,
+                                .in_bytes = sizeof in,
+                                .out = &out,
+                                .out_bytes = sizeof out};
+    result = vgpu_ask_inside(&question);
+    if (result == CUDA_SUCCESS) {
+        *blocks = wanted.blocks = out.blocks;
+        if (function != NULL) /* the oldest makes room */
+            function->occupancies[function->occupancies_count++ % OCCUPANCIES_KEPT] = wanted;
+    }
+    vgpu_leave();
+    return result;
+}
