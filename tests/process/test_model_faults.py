@@ -1,0 +1,115 @@
+"""Faults of a model behind the GPU proxy: the cell fails with the cause, the next cell runs, nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from gputax import api
+from gputax.environments.driver import SOFTWARE_DEVICE, native_part
+from gputax.environments.proxy import SOCKET_VARIABLE, ProxyAddress, ProxyOptions, own_proxy
+from gputax.plan.cells import Cell, LoadPlan, Setup
+from gputax.results.documents.run import RunRecord
+from gputax.results.reading import RUN
+from gputax.results.store import read_document
+from tests.builders.small_models import small_classifier
+
+SHORT = LoadPlan(duration_s=0.2, min_samples=64, pilot_s=0.1)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Models and temporary files of the test's own; whatever is left there afterwards was ours."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("GPUTAX_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    yield tmp_path
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return small_classifier(tmp_path / "small.onnx")
+
+
+def cell(weights: Path, scenario: str = "single-stream", load: LoadPlan = SHORT) -> Cell:
+    setup = Setup("resnet50", engine="tinygrad", device="software", weights=str(weights), sample_count=8, max_batch=1)
+    return Cell(setup, scenario, 1, "bare+proxy", load=load)
+
+
+def the_next_cell_ran(record: RunRecord) -> bool:
+    """Whether the second and last cell is a valid number with its proof."""
+    (benchmark,) = record.benchmarks
+    return benchmark.scenario == "offline" and benchmark.valid and benchmark.evidence["active"] is True
+
+
+def test_a_model_that_does_not_fit_the_quota_is_named_with_its_tensor(place: Path, small: Path) -> None:
+    large = small_classifier(place / "large.onnx", hidden=4000)
+    options = ProxyOptions(native_part(SOFTWARE_DEVICE), memory_mb=8)
+    with own_proxy(options, os.environ) as address:
+        record = api.run((cell(large), cell(small, "offline")), out=place / "o", proxy_socket=address.socket)
+    (failure,) = record.failures
+    assert "CUDA out of memory: the tensor product (16.0 MB) does not fit" in failure.what
+    assert "gputax proxy start --memory-mb" in failure.next
+    assert the_next_cell_ran(record)
+
+
+def test_a_kernel_that_does_not_end_in_time_fails_with_the_limit(place: Path, small: Path) -> None:
+    endless = small_classifier(place / "endless.onnx", hidden=6000)
+    record = api.run((cell(endless), cell(small, "offline")), out=place / "o", soft_timeout_s=0.02)
+    (failure,) = record.failures
+    assert "took too long" in failure.next
+    assert "GPUTAX_SOFT_TIMEOUT_S" in failure.next
+    assert the_next_cell_ran(record)
+
+
+def tenant(place: Path, number: int, weights: Path, address: ProxyAddress) -> subprocess.Popen[str]:
+    words = [
+        "run",
+        "--env",
+        "bare+proxy",
+        "--workload",
+        "resnet50",
+        "--device",
+        "software",
+        "--scenario",
+        "single-stream",
+        "--suite",
+        "tiny.toml",
+    ]
+    words += ["--weights", str(weights), "--out", f"tenant{number}"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "gputax", *words],
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, SOCKET_VARIABLE: str(address.socket)},
+    )
+
+
+def test_two_tenants_that_compile_the_same_model_at_once_both_get_their_answers(place: Path, small: Path) -> None:
+    (place / "tiny.toml").write_text(
+        'scenarios = ["single-stream"]\nsample_count = 8\n[single-stream]\npilot_s = 0.1\n'
+    )
+    with ExitStack() as stack:
+        address = stack.enter_context(own_proxy(ProxyOptions(native_part(SOFTWARE_DEVICE)), os.environ))
+        tenants = [tenant(place, number, small, address) for number in (1, 2)]
+        for process in tenants:
+            stack.callback(process.kill)
+        shown = [process.communicate(timeout=120)[0] for process in tenants]
+    assert [process.returncode for process in tenants] == [0, 0], "\n".join(shown)
+    for number in (1, 2):
+        (benchmark,) = read_document(RUN, place / f"tenant{number}").benchmarks
+        assert benchmark.valid
+        assert benchmark.evidence["active"] is True
+        assert not [each for each in benchmark.warnings if each.code == "capture"]
