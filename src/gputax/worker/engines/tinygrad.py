@@ -18,8 +18,7 @@ from gputax.worker.engines.onnx import refuse_another_batch, resolve_model
 from gputax.worker.engines.reference import largest_difference, reference_answers
 from gputax.worker.engines.tinygrad_captures import CaptureKey, own_captures, packed, unpacked
 from gputax.worker.engines.tinygrad_package import RENDERER, only_these, open_package
-
-OUT_OF_MEMORY = "use a smaller --batch or model, or give the tenant more memory (gputax proxy start --memory-mb)"
+from gputax.worker.engines.tinygrad_weights import OUT_OF_MEMORY, load_weights
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,8 @@ class TinygradEngine:
         self._captured: dict[int, Captured] = {}
         self._resident: dict[tuple[int, int], tuple[Any, ...]] = {}
         self._samples: Samples = {}
-        with self._usage("loading the weights"):
-            self._runner = self._package.runner(self._model.path)
-            self._weights = self._loaded_weights()
+        with only_these(self._variables), self._usage("loading the weights"):
+            self._weights = load_weights(self._model.path)
         self._host_outputs: dict[str, npt.NDArray[Any]] = {}
         self._no_response = NoResponse(request.max_batch)
         self.response_address = self._no_response.address
@@ -125,81 +123,74 @@ class TinygradEngine:
         """Free everything that this engine has on the device; the device itself stays open until the process ends."""
         self._captured.clear()
         self._resident.clear()
-        self._weights = {}
-        self._runner = None
+        self._weights.buffers.clear()
         try:
             self._package.device.synchronize()
             self._package.device.allocator.free_cache()
         except RuntimeError:
             pass  # a driver that is gone has already freed it
 
-    def _loaded_weights(self) -> dict[str, Any]:
-        """Copy each tensor of the file to the device; the error for one that does not fit names it."""
-        weights = {}
-        for name, tensor in self._runner.graph_values.items():
-            if not isinstance(tensor, self._package.tensor):
-                continue
-            try:
-                buffer = tensor.realize().uop.base.realized
-            except MemoryError as error:
-                raise EngineError(
-                    f"CUDA out of memory: the tensor {name} ({tensor.nbytes() / 1e6:.1f} MB) does not fit: {error}",
-                    where="engine tinygrad",
-                    next_step=OUT_OF_MEMORY,
-                ) from error
-            if buffer is not None:
-                weights[name] = buffer
-        return weights
-
     def _capture(self, first: int, count: int) -> Captured:
+        """Take the run of this batch size from the cache, or capture it; its answers are checked before it is used."""
         refuse_another_batch(self._model, count)
         with only_these(self._variables), self._usage(f"capturing batch {count}"):
             inputs = self._tensors(first, count)
-            jit, from_cache = self._captured_run(inputs, count)
-            results = jit(*inputs)
-            outputs = dict(zip(self._runner.graph_outputs, results, strict=True))
+            key = self._key(inputs, count)
+            jit = self._kept(key)
+            from_cache = jit is not None
+            jit = jit or self._uncaptured(inputs)
+            outputs = dict(zip(self._weights.outputs, jit(*inputs), strict=True))
             got = {name: tensor.numpy() for name, tensor in outputs.items()}
         feeds = {name: values[first : first + count] for name, values in self._samples.items()}
         expected = reference_answers(self._model.path, feeds, self._request.threads)
         difference = largest_difference(got, expected, self._model.precision, "tinygrad")
-        calls = jit.captured.linear.src
-        captured = self._captured[count] = Captured(
-            jit, inputs, outputs, _kernels(jit), len(calls), from_cache, difference
-        )
+        if not from_cache:
+            jit.captured.free_intermediates()  # their contents are of no use to another process
+            self._store.write(key, packed(jit, self._weights.buffers))
+        launches, kernels = _counts(jit)
+        captured = self._captured[count] = Captured(jit, inputs, outputs, kernels, launches, from_cache, difference)
         self._keep_outputs(got)
         return captured
 
-    def _captured_run(self, inputs: tuple[Any, ...], count: int) -> tuple[Any, bool]:
-        """Return the run from the cache, or capture it and keep it."""
-        key = self._key(inputs, count)
+    def _kept(self, key: CaptureKey) -> Any:
+        """Return the run from the cache, None if there is none that can be used."""
         payload, fault = self._store.read(key)
         if payload is not None:
             try:
-                return unpacked(payload, self._weights), True
+                return unpacked(payload, self._weights.buffers)
+            except MemoryError:
+                raise
             except Exception as error:
                 fault = f"{key.name} cannot be used ({type(error).__name__}: {error})"
         if fault:
             self._notices.append(Notice("capture", f"{fault}; captured again"))
-        jit = self._package.jit(self._forward)
-        # The first pass only builds the graph: shapes and constants are worked out and kept by the runner, so that the
-        # capture, which runs the model once, contains nothing else.
-        self._forward(*inputs)
-        jit.cnt = 1
-        jit(*inputs)
-        self._store.write(key, packed(jit, self._weights))
-        return jit, False
+        return None
 
-    def _forward(self, *tensors: Any) -> tuple[Any, ...]:
-        runner = self._runner
-        runner.variable_dims = {}  # names such as `batch` are bound to the size that came first
-        outputs = runner(dict(zip(runner.graph_inputs, tensors, strict=True)))
-        return tuple(outputs[name].contiguous() for name in runner.graph_outputs)
+    def _uncaptured(self, inputs: tuple[Any, ...]) -> Any:
+        """Return a run whose first call captures it."""
+        runner = self._package.runner(self._model.path)
+        runner.graph_values |= self._weights.tensors()
+        for value in runner.graph_values.values():
+            if isinstance(value, self._package.tensor):
+                value.realize()  # shapes and other integers, which each run would otherwise read from the file
+        names = self._weights.inputs
+
+        def forward(*tensors: Any) -> tuple[Any, ...]:
+            outputs = runner(dict(zip(names, tensors, strict=True)))
+            return tuple(outputs[name].contiguous() for name in self._weights.outputs)
+
+        # This only builds the graph: shapes and constants are worked out here and kept by the runner, so that the
+        # capture, which runs the model once, contains nothing else.
+        forward(*inputs)
+        jit = self._package.jit(forward)
+        jit.cnt = 1
+        return jit
 
     def _key(self, inputs: tuple[Any, ...], count: int) -> CaptureKey:
         package = self._package
         described = tuple(
             (name, str(tensor.dtype), tuple(tensor.shape))
-            for name, tensor in zip(self._runner.graph_inputs, inputs, strict=True)
+            for name, tensor in zip(self._weights.inputs, inputs, strict=True)
         )
         return CaptureKey(
             self._model.sha256, count, package.device.arch, RENDERER, package.version, package.graphs, described
@@ -209,7 +200,7 @@ class TinygradEngine:
         """Return tensors on the device with these rows, in the order of the file's inputs."""
         return tuple(
             self._package.tensor(np.ascontiguousarray(self._samples[name][first : first + count])).realize()
-            for name in self._runner.graph_inputs
+            for name in self._weights.inputs
         )
 
     def _on_device(self, first: int, count: int) -> tuple[Any, ...]:
@@ -224,7 +215,7 @@ class TinygradEngine:
 
     def _copy_in(self, tensors: tuple[Any, ...], first: int, count: int) -> None:
         copy = self._package.device.allocator._copyin
-        for name, tensor in zip(self._runner.graph_inputs, tensors, strict=True):
+        for name, tensor in zip(self._weights.inputs, tensors, strict=True):
             rows = self._samples[name][first : first + count]
             copy(tensor.uop.base.realized._buf, rows.data.cast("B"))
 
@@ -257,13 +248,11 @@ class TinygradEngine:
             raise EngineError(f"{what}: {error}", where="engine tinygrad", next_step=_next_step(str(error))) from error
 
 
-def _kernels(jit: Any) -> int:
-    """Return the kernels of one run, also of those inside of graphs."""
-    kernels = 0
-    for call in jit.captured.linear.src:
-        body = call.src[0]
-        kernels += len(body.src[0].src) if body.op.name == "CUSTOM_FUNCTION" else int(body.op.name == "PROGRAM")
-    return kernels
+def _counts(jit: Any) -> tuple[int, int]:
+    """Return the launches of one run, and its kernels: a graph is one launch of many."""
+    bodies = [call.src[0] for call in jit.captured.linear.src]
+    graphs = [body for body in bodies if body.op.name == "CUSTOM_FUNCTION"]
+    return len(bodies), len(bodies) - len(graphs) + sum(len(body.src[0].src) for body in graphs)
 
 
 def _next_step(error: str) -> str:
