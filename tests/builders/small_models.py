@@ -6,6 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gputax.worker.workloads import load_workload
+from gputax.worker.workloads.model_store import Manifest, PinnedFile, file_sha256, manifest_path, write_manifest
+
 
 def small_classifier(path: Path, hidden: int = 8, seed: int = 1, batch: int | str = "batch") -> Path:
     """Write a convolution, a pooling and a product: right answers in milliseconds where ResNet-50 takes 16 s."""
@@ -35,3 +38,14 @@ def small_classifier(path: Path, hidden: int = 8, seed: int = 1, batch: int | st
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
+
+
+def small_store(folder: Path, hidden: int = 8) -> Path:
+    """Make a store of models whose ResNet-50 is the small classifier: for commands that take no file."""
+    path = folder / "resnet50" / "fp32-seed7.onnx"
+    path.parent.mkdir(parents=True)
+    small_classifier(path, hidden)
+    pinned = PinnedFile(path.name, path.stat().st_size, file_sha256(path))
+    version = load_workload("resnet50").graph_version
+    write_manifest(manifest_path(path), Manifest("resnet50", "fp32", "seeded", (pinned,), 7, version))
+    return folder

@@ -19,7 +19,7 @@ from gputax.doctor.hardware import (
     check_memory,
     check_noise,
 )
-from gputax.doctor.software import check_loadgen, check_native, check_onnxruntime, check_python
+from gputax.doctor.software import check_loadgen, check_native, check_onnxruntime, check_python, check_tinygrad
 
 __all__ = ["Disk", "Finding", "Status", "diagnose", "inspect_disk"]
 
@@ -28,6 +28,7 @@ CHECKS: tuple[Callable[[Mapping[str, Any]], list[Finding]], ...] = (
     check_loadgen,
     check_onnxruntime,
     check_native,
+    check_tinygrad,
     check_gpu,
     check_cpu,
     check_governor,

@@ -1,4 +1,4 @@
-"""Check the software: Python, the LoadGen wheel, ONNX Runtime, and that the native parts are built."""
+"""Check the software: Python, the LoadGen wheel, ONNX Runtime, tinygrad, and that the native parts are built."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from gputax.doctor.finding import Finding
 from gputax.environments.driver import BUILD, missing_parts, native_directory
+from gputax.plan.engines import TINYGRAD_VERSION
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 OLDEST_GLIBC = (2, 27)
@@ -128,3 +129,16 @@ def check_native(facts: Mapping[str, Any]) -> list[Finding]:
         return [Finding("ok", NATIVE_TITLE, "software device, libvgpu, GPU proxy")]
     why = "The software device and the environments with a GPU proxy need them; models on CPU or CUDA do not."
     return [Finding("warn", f"{NATIVE_TITLE} are not built", ", ".join(native["missing"]), why, BUILD)]
+
+
+def check_tinygrad(facts: Mapping[str, Any]) -> list[Finding]:
+    """Check that models can run on the software device and behind the GPU proxy."""
+    version = (facts.get("packages") or {}).get("tinygrad")
+    if version == TINYGRAD_VERSION:
+        return [Finding("ok", f"tinygrad {version}")]
+    why = "Models on the software device and behind the GPU proxy need it; models on CPU or CUDA do not."
+    fix = "pip install 'gputax[tinygrad]'"
+    if version is None:
+        return [Finding("warn", "tinygrad is not installed", "", why, fix)]
+    detail = f"the engine is written for {TINYGRAD_VERSION}"
+    return [Finding("warn", f"tinygrad {version} is another version", detail, why, fix)]

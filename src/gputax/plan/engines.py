@@ -78,6 +78,8 @@ ENGINES: dict[str, EngineKind] = {
 DEFAULT_ENGINE = "onnx"
 DRIVER_MODEL_ENGINE = "tinygrad"
 """The engine that runs models through the driver API, and therefore behind the GPU proxy."""
+TINYGRAD_VERSION = "0.14.0"
+"""The one that it is written for: it uses parts that other versions may name differently."""
 USER_ENGINES: tuple[str, ...] = tuple(name for name, kind in ENGINES.items() if not kind.internal)
 
 SYNONYMS = {

@@ -184,6 +184,7 @@ class BehindProxy:
 
     def __init__(self, machine: Machine) -> None:
         self._proxy = CommonProxy(machine.say, machine.proxy_memory_mb)
+        self._computes = False
 
     def refuse(self, technique: Technique, setup: Setup) -> None:
         """Refuse what does not use the driver."""
@@ -202,6 +203,7 @@ class BehindProxy:
     def tenants(self, name: str, count: int, parts: int, setup: Setup) -> list[Tenant]:
         """Return clients of the proxy, which is started if none runs."""
         address = self._proxy.address(driver_choice(setup))
+        self._computes = not is_micro(setup.workload)
         entitlement = Entitlement(self._proxy.entitlement(), 1.0)
         return [Tenant(ProxyTenant(name, address, self._proxy.intended), setup, entitlement) for _ in range(count)]
 
@@ -216,7 +218,7 @@ class BehindProxy:
             reasons.append("the proxy counts two tenants as one")
         device = tenants[0].fact("device")
         facts = {"proxy_pid": tenants[0].fact("proxy_pid"), "device": device, "tenants_of_the_proxy": numbers}
-        idle = SOFTWARE in str(device) and not os.environ.get(KERNEL_TIME)
+        idle = SOFTWARE in str(device) and not os.environ.get(KERNEL_TIME) and not self._computes
         return GroupProof(reasons, facts, NO_TIME_OF_ITS_OWN if idle else "")
 
     def suspend(self) -> None:

@@ -37,7 +37,7 @@ GOOD: dict[str, Any] = {
         "pci_devices": 0,
     },
     "cpu_allowance": {"affinity": list(range(8)), "quota_cpus": None, "quota_source": "", "threads": 8},
-    "packages": {"mlcommons-loadgen": "6.0.17", "onnxruntime": "1.31.1", "onnxruntime-gpu": None},
+    "packages": {"mlcommons-loadgen": "6.0.17", "onnxruntime": "1.31.1", "onnxruntime-gpu": None, "tinygrad": "0.14.0"},
     "loadgen": {"importable": True, "why": None},
     "onnxruntime": {
         "importable": True,
@@ -124,6 +124,11 @@ CASES: list[tuple[tuple[dict[str, Any], ...], str, tuple[str, ...], str]] = [
      ("ONNX Runtime cannot be imported", "libgomp"), "pip install 'gputax[cpu]'"),
     (({"packages": {"onnxruntime-gpu": "1.31.0"}},), "fail", ("both installed", "1.31.1 and 1.31.0"),
      "pip uninstall -y onnxruntime onnxruntime-gpu && pip install 'gputax[cuda]'"),
+    # tinygrad
+    (({"packages": {"tinygrad": None}},), "warn", ("tinygrad is not installed", "behind the GPU proxy need it"),
+     "pip install 'gputax[tinygrad]'"),
+    (({"packages": {"tinygrad": "0.13.0"}},), "warn", ("0.13.0 is another version", "written for 0.14.0"),
+     "pip install 'gputax[tinygrad]'"),
     # GPU
     ((GPU, {"onnxruntime": {"providers": ["CPUExecutionProvider"]}}), "fail",
      ("cannot use the GPU", "built without CUDA"), "pip install 'gputax[cuda]'"),
@@ -209,6 +214,7 @@ def test_a_sound_machine_is_told_what_was_looked_at() -> None:
         ("Python 3.12.4", "glibc 2.36"),
         ("MLPerf LoadGen 6.0.17", ""),
         ("ONNX Runtime 1.31.1", "providers: CPU"),
+        ("tinygrad 0.14.0", ""),
         ("No NVIDIA GPU", "only the CPU can be measured here"),
         ("8 CPUs usable", "8 threads, no quota below that"),
         ("CPU governor performance", ""),

@@ -85,11 +85,11 @@ class TinygradEngine:
                 str(batch): {
                     "kernels": each.kernels,
                     "launches": each.launches,
-                    "from_cache": each.from_cache,
                     "difference_to_onnxruntime": each.difference,
                 }
                 for batch, each in self._captured.items()
             },
+            "kept_captures": sorted(batch for batch, each in self._captured.items() if each.from_cache),
             "notices": [notice.to_dict() for notice in self._notices],
         }
 
@@ -255,7 +255,12 @@ def _counts(jit: Any) -> tuple[int, int]:
     return len(bodies), len(bodies) - len(graphs) + sum(len(body.src[0].src) for body in graphs)
 
 
+NEXT_STEPS = {
+    "CUDA Error 702": "a kernel took too long: GPUTAX_SOFT_TIMEOUT_S raises the software device's limit",
+    "CUDA Error 802": "the GPU proxy has ended or refuses this tenant: see `gputax proxy status`",
+    "CUDA_ERROR_INVALID_PTX": "the software device does not know an instruction of this model: see the worker's stderr",
+}
+
+
 def _next_step(error: str) -> str:
-    if "CUDA Error 702" in error:
-        return "a kernel took too long: GPUTAX_SOFT_TIMEOUT_S raises the software device's limit"
-    return "see the worker's stderr"
+    return next((step for words, step in NEXT_STEPS.items() if words in error), "see the worker's stderr")

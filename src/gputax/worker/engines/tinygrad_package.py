@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import itertools
 import os
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gputax.errors import PreflightError
+from gputax.plan.engines import TINYGRAD_VERSION
 from gputax.worker.engines.driver_context import NAME_BYTES, NO_LIBRARY
 from gputax.worker.probes.driver_library import SONAME, library_of
 
@@ -85,6 +87,7 @@ def open_package() -> tuple[Package, dict[str, str]]:
 
 
 def _opened(driver: ctypes.CDLL, library: str, graphs: bool) -> Package:
+    version = _required_version()
     try:
         import tinygrad
         from tinygrad.nn.onnx import OnnxRunner
@@ -111,18 +114,25 @@ def _opened(driver: ctypes.CDLL, library: str, graphs: bool) -> Package:
             f"tinygrad chose {type(device.renderer).__name__}, not its PTX renderer", where="engine tinygrad",
             next_step=INSTALL,
         )  # fmt: skip
-    name, memory_mb, version = _device_facts(driver)
+    name, memory_mb, driver_version = _device_facts(driver)
     return Package(
-        tinygrad_version(), tinygrad.Tensor, tinygrad.TinyJit, OnnxRunner, device, library, graphs, name, memory_mb,
-        version,
+        version, tinygrad.Tensor, tinygrad.TinyJit, OnnxRunner, device, library, graphs, name, memory_mb,
+        driver_version,
     )  # fmt: skip
 
 
-def tinygrad_version() -> str:
-    """Return the installed version."""
-    import importlib.metadata
-
-    return importlib.metadata.version("tinygrad")
+def _required_version() -> str:
+    try:
+        version = importlib.metadata.version("tinygrad")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise PreflightError("tinygrad is not installed", where="engine tinygrad", next_step=INSTALL) from error
+    if version != TINYGRAD_VERSION:
+        raise PreflightError(
+            f"tinygrad {version} is installed, but the engine is written for {TINYGRAD_VERSION}",
+            where="engine tinygrad",
+            next_step=INSTALL,
+        )
+    return version
 
 
 def _device_facts(driver: ctypes.CDLL) -> tuple[str, float, str]:

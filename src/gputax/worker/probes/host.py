@@ -20,6 +20,7 @@ PACKAGES = (
     "onnx",
     "onnxruntime",
     "onnxruntime-gpu",
+    "tinygrad",
     "torch",
     "transformers",
     "mlcommons-loadgen",
