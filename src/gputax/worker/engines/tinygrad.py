@@ -135,10 +135,7 @@ class TinygradEngine:
         refuse_another_batch(self._model, count)
         with only_these(self._variables), self._usage(f"capturing batch {count}"):
             inputs = self._tensors(first, count)
-            key = self._key(inputs, count)
-            jit = self._kept(key)
-            from_cache = jit is not None
-            jit = jit or self._uncaptured(inputs)
+            jit, from_cache = self._captured_run(inputs, count)
             outputs = dict(zip(self._weights.outputs, jit(*inputs), strict=True))
             got = {name: tensor.numpy() for name, tensor in outputs.items()}
         feeds = {name: values[first : first + count] for name, values in self._samples.items()}
@@ -146,11 +143,16 @@ class TinygradEngine:
         difference = largest_difference(got, expected, self._model.precision, "tinygrad")
         if not from_cache:
             jit.captured.free_intermediates()  # their contents are of no use to another process
-            self._store.write(key, packed(jit, self._weights.buffers))
+            self._store.write(self._key(inputs, count), packed(jit, self._weights.buffers))
         launches, kernels = _counts(jit)
         captured = self._captured[count] = Captured(jit, inputs, outputs, kernels, launches, from_cache, difference)
         self._keep_outputs(got)
         return captured
+
+    def _captured_run(self, inputs: tuple[Any, ...], count: int) -> tuple[Any, bool]:
+        """Return the run and whether it comes from the cache; another is captured by its first call."""
+        kept = self._kept(self._key(inputs, count))
+        return (kept, True) if kept is not None else (self._uncaptured(inputs), False)
 
     def _kept(self, key: CaptureKey) -> Any:
         """Return the run from the cache, None if there is none that can be used."""
