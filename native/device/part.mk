@@ -1,5 +1,5 @@
 # The software CUDA device: a libcuda.so.1 that computes on the CPU.
-DEVICE_SOURCES := $(wildcard device/*.c) $(wildcard device/ptx/*.c) $(wildcard driver/*.c) calls/procs.c calls/image.c
+DEVICE_SOURCES := $(wildcard device/*.c) $(wildcard device/ptx/*.c) $(wildcard device/compile/*.c) $(wildcard driver/*.c) calls/procs.c calls/image.c
 DEVICE_OBJECTS := $(call objects,$(DEVICE_SOURCES)) $(BUILD)/obj/generated/device_procs.o
 DEVICE_LIBRARY := $(BUILD)/software/libcuda.so.1
 ALL += $(DEVICE_LIBRARY) $(BUILD)/software/libcuda.so
@@ -8,9 +8,12 @@ ALL += $(DEVICE_LIBRARY) $(BUILD)/software/libcuda.so
 # instruction reads as float and the next as integer (no strict aliasing); PTX says itself where a multiply-add is fused.
 $(call objects,$(wildcard device/ptx/*.c)): FLAGS += -O3 -fno-strict-aliasing -ffp-contract=off -fno-math-errno
 
+# The assembler takes these headers in as text, which the compiler's list of dependencies does not show.
+$(call objects,device/compile/prelude.c): device/ptx/scalar.h device/compile/abi.h device/compile/prelude.h
+
 $(DEVICE_LIBRARY): $(DEVICE_OBJECTS)
 	@mkdir -p $(@D)
-	$(QUIET)$(LINK_SHARED) -Wl,-soname,libcuda.so.1 -o $@ $^ -lm
+	$(QUIET)$(LINK_SHARED) -Wl,-soname,libcuda.so.1 -o $@ $^ -lm -ldl
 
 # Some programs open the name without a version.
 $(BUILD)/software/libcuda.so: $(DEVICE_LIBRARY)

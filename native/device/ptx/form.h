@@ -14,10 +14,11 @@ struct op_form {
     const char *text;
 };
 
-/* All forms lie side by side in a section of their own, whose bounds the linker names: no list to be forgotten in. */
-extern const struct op_form __start_op_forms[], __stop_op_forms[];
+/* Pointers to all forms lie side by side in a section, whose bounds the linker names: no list to be forgotten in. */
+extern const struct op_form *const __start_op_forms[] __attribute__((visibility("hidden")));
+extern const struct op_form *const __stop_op_forms[] __attribute__((visibility("hidden")));
 #define OP_FORM(name, D, A, B, C, E, ...) \
-    static const struct op_form name##_form \
-        __attribute__((section("op_forms"), used)) = {name, {#D, #A, #B, #C, #E}, #__VA_ARGS__};
+    static const struct op_form name##_form = {name, {#D, #A, #B, #C, #E}, #__VA_ARGS__}; \
+    static const struct op_form *const name##_entry __attribute__((section("op_forms"), used)) = &name##_form;
 
 #endif

@@ -70,6 +70,7 @@ enum special {
     SPECIAL_PER_BLOCK = SPECIAL_CTAID_X,
 };
 
+struct compile_state;
 struct ptx_code {
     struct insn *insns;
     uint32_t insn_count;
@@ -79,6 +80,7 @@ struct ptx_code {
     uint32_t constant_count;
     uint32_t specials[SPECIAL_COUNT]; /* 0: not used */
     const uint32_t *jumps;            /* targets of brx.idx, behind one another */
+    struct compile_state **compile;   /* what the compiler keeps with it */
     uint32_t jump_count;
 };
 

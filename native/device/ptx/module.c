@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/compile/compile.h"
 #include "device/ptx/build.h"
 
 struct ptx_module {
@@ -233,6 +234,7 @@ static void build_kernel(struct build *b, const struct function *function, struc
     code->constant_count = b->constant_count;
     memcpy(code->specials, b->specials, sizeof code->specials);
     code->jumps = copy(b, b->jumps, b->jump_count * sizeof *b->jumps);
+    code->compile = keep(b, sizeof *code->compile);
     code->jump_count = b->jump_count;
     char *name = keep(b, function->length + 1);
     memcpy(name, function->name, function->length);
@@ -330,6 +332,8 @@ uint64_t ptx_bytes(const struct ptx_module *module)
 
 void ptx_unload(struct ptx_module *module)
 {
+    for (size_t i = 0; i < module->kernel_count; i++)
+        compile_forget(module->kernels[i].code);
     for (size_t i = 0; i < module->variable_count; i++)
         module->memory.give_back(module->memory.who, module->variables[i].address);
     free(module->variables);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "device/ptx/access.h"
+#include "device/ptx/form.h"
 
 char *access_search(struct warp *w, const struct insn *in, uint64_t address, unsigned bytes, bool write)
 {
@@ -47,7 +48,8 @@ static char *contiguous(struct warp *w, const struct insn *in, uint32_t m, unsig
                 memcpy(&value, at + i * sizeof(M), sizeof(M)); \
                 REG(R, to[i])[l] = (R)value; \
             }) \
-    }
+    } \
+    OP_FORM(name, R, M, , , , load)
 #define STORE(name, M, R) \
     static void name(struct warp *w, const struct insn *in, uint32_t m) \
     { \
@@ -63,7 +65,8 @@ static char *contiguous(struct warp *w, const struct insn *in, uint32_t m, unsig
                 M value = (M)REG(R, from[i])[l]; \
                 memcpy(at + i * sizeof(M), &value, sizeof(M)); \
             }) \
-    }
+    } \
+    OP_FORM(name, R, M, , , , store)
 
 LOAD(load_u8_2, uint8_t, uint16_t)
 LOAD(load_u8_4, uint8_t, uint32_t)
@@ -97,7 +100,8 @@ STORE(store_8_8, uint64_t, uint64_t)
         T value, *d = REG(T, in->d); \
         memcpy(&value, w->run->parameters + in->immediate, sizeof value); \
         EACH(m, d[l] = value); \
-    }
+    } \
+    OP_FORM(name, T, , , , , parameter)
 LOAD_PARAMETER(step_load_parameter4, uint32_t)
 LOAD_PARAMETER(step_load_parameter8, uint64_t)
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/compile/compile.h"
 #include "device/ptx/scratch.h"
 
 enum { FUEL = 4096 };  /* backward branches of a warp's turn */
@@ -251,7 +252,7 @@ static void run_block(struct run *run, struct ptx_scratch *scratch, uint32_t thr
     }
 }
 
-CUresult ptx_run(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct ptx_scratch *scratch)
+static CUresult interpret(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct ptx_scratch *scratch)
 {
     uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
     struct run run = {
@@ -281,4 +282,15 @@ CUresult ptx_run(const struct ptx_kernel *kernel, const struct ptx_launch *launc
                     return CUDA_ERROR_LAUNCH_TIMEOUT;
             }
     return CUDA_SUCCESS;
+}
+
+CUresult ptx_run(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct ptx_scratch *scratch)
+{
+    CUresult result;
+    if (compile_run(kernel, launch, &result))
+        return result;
+    uint64_t began = now_ns();
+    result = interpret(kernel, launch, scratch);
+    compile_interpreted(kernel, now_ns() - began);
+    return result;
 }

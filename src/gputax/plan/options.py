@@ -251,6 +251,15 @@ VARIABLE_OPTIONS: dict[str, Option] = {
             "Software device: longest kernel, or load of a module, in s. [default: 20]",
             least=0.0,
         ),
+        _variable(
+            "soft-compile",
+            "GPUTAX_SOFT_COMPILE",
+            "Software device: kernels to compile: auto (costly ones), always, never. [default: auto]",
+            choices=("auto", "always", "never"),
+        ),
+        _variable(
+            "soft-code", "GPUTAX_SOFT_CODE", "Software device: folder of its code. [default: ~/.cache/gputax/kernels]"
+        ),
         _variable("proxy-spin", "GPUTAX_PROXY_SPIN", "GPU proxy: how it waits: auto, always, never. [default: auto]"),
         _variable("proxy-transport", "GPUTAX_PROXY_TRANSPORT", "GPU proxy: shm or unix-socket. [default: shm]"),
         _variable("proxy-socket", "GPUTAX_PROXY_SOCKET", "GPU proxy: socket of a running proxy. [default: start one]"),

@@ -1,0 +1,216 @@
+/* Compiled kernels on disk: in the user's cache, by the hash of all that they depend on, each with its own checksum. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "device/compile/build.h"
+
+/* Behind the library in its file: this, and the SHA-256 of what stands before. A loader does not look there. */
+static const char SEAL[8] = "GPUTAX1";
+enum { SEAL_BYTES = sizeof SEAL + HASH_BYTES, LIBRARY_CAP = 64 << 20 };
+
+static char folder[PATH_BYTES - 512];
+static bool temporary; /* no cache: the folder is this process's own */
+
+/* Makes the folder and those above it; it must be ours alone, for what lies in it is run. */
+static bool make_folder(char *path)
+{
+    struct stat info;
+    for (char *at = path + 1; *at; at++)
+        if (*at == '/') {
+            *at = '\0';
+            mkdir(path, 0700);
+            *at = '/';
+        }
+    mkdir(path, 0700);
+    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0;
+}
+
+static void find_folder(void)
+{
+    const char *chosen = getenv("GPUTAX_SOFT_CODE"), *cache = getenv("XDG_CACHE_HOME"), *user = getenv("HOME");
+    int needed = 0;
+    if (chosen && *chosen == '/')
+        needed = snprintf(folder, sizeof folder, "%s", chosen);
+    else if (cache && *cache == '/')
+        needed = snprintf(folder, sizeof folder, "%s/gputax/kernels", cache);
+    else if (user && *user == '/')
+        needed = snprintf(folder, sizeof folder, "%s/.cache/gputax/kernels", user);
+    if (needed > 0 && (size_t)needed < sizeof folder && make_folder(folder))
+        return;
+    if (needed > 0)
+        report_warn("the folder of compiled kernels cannot be used: it must be a directory of this user with mode 0700 "
+                    "(GPUTAX_SOFT_CODE names another one)");
+    snprintf(folder, sizeof folder, "/tmp/gputax-kernels.XXXXXX");
+    temporary = true;
+    if (!mkdtemp(folder))
+        folder[0] = '\0';
+}
+
+static void remove_folder(const char *path)
+{
+    DIR *open_folder = opendir(path);
+    for (const struct dirent *entry; open_folder && (entry = readdir(open_folder));)
+        unlinkat(dirfd(open_folder), entry->d_name, 0);
+    if (open_folder)
+        closedir(open_folder);
+    rmdir(path);
+}
+
+static __attribute__((destructor)) void remove_temporary(void)
+{
+    if (temporary && folder[0])
+        remove_folder(folder);
+}
+
+static char *read_whole(const char *path, size_t *bytes)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat info;
+    char *data = NULL;
+    *bytes = 0;
+    if (file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && info.st_size > 0 &&
+        info.st_size < LIBRARY_CAP && (data = malloc((size_t)info.st_size)))
+        while (*bytes < (size_t)info.st_size) {
+            ssize_t part = read(file, data + *bytes, (size_t)info.st_size - *bytes);
+            if (part <= 0 && !(part < 0 && errno == EINTR))
+                break;
+            *bytes += part > 0 ? (size_t)part : 0;
+        }
+    if (file >= 0)
+        close(file);
+    return data;
+}
+
+static bool write_whole(const char *path, const char *data, size_t bytes)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    size_t done = 0;
+    while (file >= 0 && done < bytes) {
+        ssize_t part = write(file, data + done, bytes - done);
+        if (part <= 0 && !(part < 0 && errno == EINTR))
+            break;
+        done += part > 0 ? (size_t)part : 0;
+    }
+    return file >= 0 && close(file) == 0 && done == bytes;
+}
+
+static void seal_of(const char *data, size_t bytes, char seal[SEAL_BYTES])
+{
+    struct hash hash;
+    memcpy(seal, SEAL, sizeof SEAL);
+    hash_begin(&hash);
+    hash_add(&hash, data, bytes);
+    hash_end(&hash, (uint8_t *)seal + sizeof SEAL);
+}
+
+enum entry { ENTRY_ABSENT, ENTRY_GOOD, ENTRY_CORRUPTED };
+
+static enum entry look(const char *path)
+{
+    char seal[SEAL_BYTES];
+    size_t bytes;
+    char *data = read_whole(path, &bytes);
+    if (!data)
+        return access(path, F_OK) == 0 ? ENTRY_CORRUPTED : ENTRY_ABSENT;
+    enum entry found = ENTRY_CORRUPTED;
+    if (bytes > SEAL_BYTES) {
+        seal_of(data, bytes - SEAL_BYTES, seal);
+        if (memcmp(seal, data + bytes - SEAL_BYTES, SEAL_BYTES) == 0)
+            found = ENTRY_GOOD;
+    }
+    free(data);
+    return found;
+}
+
+/* Puts the seal behind the library and moves it to its name: others see all of it or nothing. */
+static bool publish(const char *work, const char *path)
+{
+    char from[PATH_BYTES], sealed[PATH_BYTES];
+    size_t bytes;
+    snprintf(from, sizeof from, "%s/kernel.so", work);
+    snprintf(sealed, sizeof sealed, "%s/sealed.so", work);
+    char *data = read_whole(from, &bytes);
+    char *bigger = data ? realloc(data, bytes + SEAL_BYTES) : NULL;
+    if (!bigger) {
+        free(data);
+        return false;
+    }
+    seal_of(bigger, bytes, bigger + bytes);
+    bool done = write_whole(sealed, bigger, bytes + SEAL_BYTES) && rename(sealed, path) == 0;
+    free(bigger);
+    return done;
+}
+
+static bool build(const char *text, const char *path)
+{
+    char work[PATH_BYTES - 256], source[PATH_BYTES];
+    snprintf(work, sizeof work, "%s/work.XXXXXX", folder);
+    if (!mkdtemp(work))
+        return false;
+    snprintf(source, sizeof source, "%s/kernel.c", work);
+    bool done = write_whole(source, text, strlen(text)) && child_compile(work) && publish(work, path);
+    remove_folder(work);
+    return done;
+}
+
+static void name_of(const char *text, char *path, size_t room)
+{
+    struct hash hash;
+    uint8_t digest[HASH_BYTES];
+    char hexadecimal[2 * HASH_BYTES + 1];
+    const char *identity = child_identity();
+    hash_begin(&hash);
+    hash_add(&hash, identity, strlen(identity) + 1);
+    hash_add(&hash, text, strlen(text));
+    hash_end(&hash, digest);
+    for (int i = 0; i < HASH_BYTES; i++)
+        snprintf(hexadecimal + 2 * i, 3, "%02x", digest[i]);
+    snprintf(path, room, "%s/%s.so", folder, hexadecimal);
+}
+
+compiled_gang *cache_get(const char *text, void **library)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    char path[PATH_BYTES];
+    pthread_once(&once, find_folder);
+    *library = NULL;
+    if (!folder[0] || !child_identity())
+        return NULL;
+    name_of(text, path, sizeof path);
+    enum entry found = look(path);
+    if (found == ENTRY_CORRUPTED) {
+        char words[PATH_BYTES + 128];
+        snprintf(words, sizeof words, "the compiled kernel %s is damaged and is compiled again", path);
+        report_add(REPORT_CACHE_CORRUPTED, 1);
+        report_warn(words);
+        unlink(path);
+    }
+    if (found != ENTRY_GOOD && !build(text, path)) {
+        report_add(REPORT_COMPILER_FAILED, 1);
+        report_warn("the C compiler failed on generated code; the interpreter runs the kernel");
+        return NULL;
+    }
+    report_add(found == ENTRY_GOOD ? REPORT_KERNELS_FROM_CACHE : REPORT_KERNELS_COMPILED, 1);
+    *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *gang = *library ? dlsym(*library, "gputax_gang") : NULL;
+    if (!gang && *library) {
+        dlclose(*library);
+        *library = NULL;
+    }
+    compiled_gang *found_gang;
+    memcpy(&found_gang, &gang, sizeof found_gang);
+    return found_gang;
+}
+
+void cache_release(void *library)
+{
+    dlclose(library);
+}

@@ -1,0 +1,187 @@
+/* Decides what is compiled, and does it: plan, text, code; kept with the kernel for each shape of its blocks. */
+#include "device/compile/compile.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/compile/build.h"
+#include "device/compile/emit.h"
+#include "device/compile/run.h"
+
+/* To compile takes half a second: worth it for what costs the interpreter this much. */
+#define WORTH_NS 50000000u
+#define INTERPRETED_NS_PER_STEP 50.0 /* of a warp */
+
+enum policy { POLICY_AUTO, POLICY_ALWAYS, POLICY_NEVER };
+enum { SHAPES_MAX = 64 }; /* of one kernel */
+
+/* What is kept with a kernel. Only the work of its context touches it, one piece at a time: no lock. */
+struct compile_state {
+    struct compiled *compiled; /* one for each shape */
+    unsigned count;
+    uint64_t interpreted_ns; /* so far */
+    double steps;            /* of one warp, a guess */
+};
+
+static enum policy policy;
+
+static void read_policy(void)
+{
+    const char *text = getenv("GPUTAX_SOFT_COMPILE");
+    policy = text && strcmp(text, "always") == 0  ? POLICY_ALWAYS
+             : text && strcmp(text, "never") == 0 ? POLICY_NEVER
+                                                  : POLICY_AUTO;
+    if (policy == POLICY_AUTO && text && *text && strcmp(text, "auto") != 0)
+        report_warn("GPUTAX_SOFT_COMPILE is not auto, always or never; auto is used");
+}
+
+static void choose_axis(struct plan *plan)
+{
+    double least = 0;
+    uint32_t best = NONE;
+    for (uint32_t axis = 0; axis < 3; axis++) {
+        if (plan->shape[axis] == 1 && (axis || plan->shape[1] * plan->shape[2] > 1))
+            continue;
+        double cost = plan_classes(plan, axis);
+        if (best == NONE || cost < least)
+            best = axis, least = cost;
+    }
+    plan_classes(plan, best);
+}
+
+static char *text_of(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct compiled *made)
+{
+    struct plan plan = {.kernel = kernel, .code = kernel->code};
+    char *text = NULL;
+    memcpy(plan.shape, launch->block, sizeof plan.shape);
+    plan.shared_bytes = made->shared_bytes;
+    if (plan_read(&plan) && plan_flow(&plan) && plan_names(&plan)) {
+        choose_axis(&plan);
+        made->axis = plan.axis;
+        made->barriers = plan.barrier_count > 0;
+        if (!plan.refusal)
+            text = emit_kernel(&plan, &made->state_bytes);
+    }
+    if (!text)
+        report_refusal(plan.refusal ? plan.refusal : "its text is too long");
+    plan_close(&plan);
+    return text;
+}
+
+static void compile(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct compiled *made)
+{
+    uint64_t began = run_now_ns();
+    char *text = text_of(kernel, launch, made);
+    if (!text)
+        return;
+    made->gang = cache_get(text, &made->library);
+    free(text);
+    report_add(REPORT_COMPILE_NS, run_now_ns() - began);
+}
+
+static struct compiled *find(const struct compile_state *state, const struct ptx_launch *launch, uint64_t shared_bytes)
+{
+    for (struct compiled *at = state->compiled; at; at = at->next)
+        if (memcmp(at->block, launch->block, sizeof at->block) == 0 && at->shared_bytes == shared_bytes)
+            return at;
+    return NULL;
+}
+
+/* A guess at what one warp has to do: each loop around an instruction counts as 16 rounds. */
+static double guess_steps(const struct ptx_code *code)
+{
+    double steps = 0;
+    uint32_t *begins = calloc(code->insn_count + 1, sizeof *begins), depth = 0;
+    for (uint32_t i = 0; begins && i < code->insn_count; i++)
+        if (code->insns[i].run == step_branch && (uint64_t)code->insns[i].immediate <= i)
+            begins[code->insns[i].immediate]++;
+    for (uint32_t i = 0; begins && i < code->insn_count; i++) {
+        depth += begins[i];
+        steps += depth == 0 ? 1 : depth == 1 ? 16 : 256;
+        if (code->insns[i].run == step_branch && (uint64_t)code->insns[i].immediate <= i && depth)
+            depth--;
+    }
+    free(begins);
+    return steps;
+}
+
+static struct compile_state *state_of(const struct ptx_code *code)
+{
+    if (!*code->compile && (*code->compile = calloc(1, sizeof **code->compile)))
+        (*code->compile)->steps = guess_steps(code);
+    return *code->compile;
+}
+
+static bool worth(const struct compile_state *state, const struct ptx_launch *launch)
+{
+    double warps = (double)((launch->block[0] * launch->block[1] * launch->block[2] + LANES - 1) / LANES);
+    double blocks = (double)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    return policy == POLICY_ALWAYS || state->interpreted_ns > WORTH_NS ||
+           state->steps * warps * blocks * INTERPRETED_NS_PER_STEP > WORTH_NS;
+}
+
+static struct compiled *get(const struct ptx_kernel *kernel, const struct ptx_launch *launch)
+{
+    struct compile_state *state = state_of(kernel->code);
+    uint64_t shared_bytes = kernel->shared_bytes + (uint64_t)launch->dynamic_shared_bytes;
+    struct compiled *known = state ? find(state, launch, shared_bytes) : NULL;
+    if (known || !state || state->count == SHAPES_MAX || !worth(state, launch))
+        return known;
+    if (!child_identity()) {
+        report_warn("no C compiler (cc, gcc or clang) is on the PATH; kernels are interpreted, which is slow");
+        return NULL;
+    }
+    struct compiled *made = calloc(1, sizeof *made);
+    if (!made)
+        return NULL;
+    *made = (struct compiled){.next = state->compiled, .shared_bytes = shared_bytes};
+    memcpy(made->block, launch->block, sizeof made->block);
+    compile(kernel, launch, made);
+    state->compiled = made;
+    state->count++;
+    return made;
+}
+
+bool compile_run(const struct ptx_kernel *kernel, const struct ptx_launch *launch, CUresult *result)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_policy);
+    const struct compiled *compiled = policy == POLICY_NEVER ? NULL : get(kernel, launch);
+    if (!compiled || !compiled->gang) {
+        report_add(REPORT_LAUNCHES_INTERPRETED, 1);
+        return false;
+    }
+    struct job job = {
+        .compiled = compiled,
+        .kernel = kernel,
+        .launch = launch,
+        .block_count = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2],
+        .deadline_ns = run_now_ns() + launch->timeout_ns,
+    };
+    threads_run(&job, job.block_count < 64 ? (unsigned)job.block_count : 64);
+    *result = (CUresult)atomic_load(&job.fault);
+    report_add(REPORT_LAUNCHES_COMPILED, 1);
+    return true;
+}
+
+void compile_interpreted(const struct ptx_kernel *kernel, uint64_t ns)
+{
+    if (*kernel->code->compile)
+        (*kernel->code->compile)->interpreted_ns += ns;
+}
+
+void compile_forget(const struct ptx_code *code)
+{
+    struct compile_state *state = code ? *code->compile : NULL;
+    while (state && state->compiled) {
+        struct compiled *gone = state->compiled;
+        state->compiled = gone->next;
+        if (gone->library)
+            cache_release(gone->library);
+        free(gone);
+    }
+    free(state);
+    if (code)
+        *code->compile = NULL;
+}

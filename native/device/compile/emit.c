@@ -1,0 +1,237 @@
+/* The generated file: prelude, functions of the forms that are used, the gang's function with all its names. */
+#include "device/compile/emit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_CAP = 32 << 20 };
+
+void say(struct text *text, const char *format, ...)
+{
+    va_list list;
+    for (int attempt = 0; attempt < 2 && !text->failed; attempt++) {
+        va_start(list, format);
+        size_t left = text->room - text->length;
+        int needed = vsnprintf(text->at ? text->at + text->length : NULL, text->at ? left : 0, format, list);
+        va_end(list);
+        if (needed >= 0 && text->at && (size_t)needed < left) {
+            text->length += (size_t)needed;
+            return;
+        }
+        size_t room = (text->length + (size_t)needed) * 2 + 4096;
+        char *bigger = needed < 0 || room > TEXT_CAP ? NULL : realloc(text->at, room);
+        if (!bigger) {
+            text->failed = true;
+            return;
+        }
+        text->at = bigger;
+        text->room = room;
+    }
+}
+
+const char *word(struct emitter *e, const char *format, ...)
+{
+    char *at = e->words[e->word++ % WORDS];
+    va_list list;
+    va_start(list, format);
+    int needed = vsnprintf(at, WORD_BYTES, format, list);
+    va_end(list);
+    if (needed < 0 || needed >= WORD_BYTES)
+        e->body.failed = true;
+    return at;
+}
+
+const char *scalar_type(unsigned bytes)
+{
+    return bytes == 2 ? "uint16_t" : bytes == 8 ? "uint64_t" : "uint32_t";
+}
+
+unsigned width_of(unsigned bytes)
+{
+    return bytes ? bytes : 4;
+}
+
+const char *scalar_of(struct emitter *e, uint32_t at)
+{
+    const struct name *name = &e->plan->names[at];
+    if (name->constant)
+        return word(e, "(%s)0x%llxull", scalar_type(name->bytes), (unsigned long long)name->value);
+    return word(e, "u%u", at);
+}
+
+const char *vector_of(struct emitter *e, uint32_t at)
+{
+    const struct name *name = &e->plan->names[at];
+    unsigned width = width_of(name->bytes);
+    if (name->class == CLASS_GENERAL)
+        return word(e, "v%u", at);
+    const char *scalar = scalar_of(e, at);
+    if (name->class == CLASS_MAYBE)
+        return word(e, "(o%u ? spread%u(%s, %lld) : v%u)", at, width, scalar, (long long)name->stride, at);
+    return word(e, "spread%u(%s, %lld)", width, scalar, (long long)name->stride);
+}
+
+bool takes_all(const struct emitter *e, const struct item *item)
+{
+    bool parts = item->guard != NONE && e->plan->names[item->guard].class == CLASS_GENERAL;
+    return e->plan->full && !e->plan->blocks[item->block].divergent && !parts;
+}
+
+const char *mask_of(const struct emitter *e, const struct item *item)
+{
+    return e->plan->blocks[item->block].divergent ? "m" : e->plan->full ? "ALL_LANES" : "start";
+}
+
+static void declare(struct emitter *e)
+{
+    const struct plan *plan = e->plan;
+    for (uint32_t i = 0; i < plan->name_count; i++) {
+        const struct name *name = &plan->names[i];
+        if (name->constant)
+            continue;
+        if (name->class != CLASS_GENERAL)
+            say(&e->body, "%s u%u = 0;\n", scalar_type(name->bytes), i);
+        if (name->class == CLASS_MAYBE)
+            say(&e->body, "int o%u = 1;\n", i);
+        if (name->class != CLASS_EVEN)
+            say(&e->body, "w%u v%u = {0};\n", width_of(name->bytes), i);
+    }
+    for (uint32_t b = 0; b < plan->block_count; b++)
+        if (plan->blocks[b].joined)
+            say(&e->body, "w4 p%u = NO_LANES;\n", b);
+    for (uint32_t i = 1; i <= plan->barrier_count; i++)
+        say(&e->body, "w4 q%u = NO_LANES;\n", i);
+    say(&e->body, "const w4 start = %s;\nw4 m = start;\n", plan->full ? "ALL_LANES" : "lanes_of(c->live)");
+    say(&e->body, "uint32_t fuel = c->fuel;\n");
+    say(&e->body,
+        "struct compiled_range *const R = c->ranges;\nchar *const S = c->shared;\n(void)R, (void)S, (void)m;\n");
+}
+
+static void give(struct emitter *e)
+{
+    const struct plan *plan = e->plan;
+    for (uint32_t i = 0; i < plan->register_count; i++) {
+        uint32_t special = plan->names[i].special;
+        if (!plan->names[i].given)
+            continue;
+        if (special <= SPECIAL_TID_Z)
+            say(&e->body, "u%u = c->tid[%u];\n", i, special);
+        else if (special >= SPECIAL_CTAID_X)
+            say(&e->body, "u%u = c->ctaid[%u];\n", i, special - SPECIAL_CTAID_X);
+        else if (special >= SPECIAL_NTID_X && special <= SPECIAL_NTID_Z)
+            say(&e->body, "u%u = %u;\n", i, plan->shape[special - SPECIAL_NTID_X]);
+        else if (special >= SPECIAL_NCTAID_X && special <= SPECIAL_NCTAID_Z)
+            say(&e->body, "u%u = c->nctaid[%u];\n", i, special - SPECIAL_NCTAID_X);
+        else if (special == SPECIAL_NWARPID)
+            say(&e->body, "u%u = %u;\n", i, (plan->shape[0] * plan->shape[1] * plan->shape[2] + LANES - 1) / LANES);
+        else if (special == SPECIAL_NSMID)
+            say(&e->body, "u%u = 1;\n", i);
+        else if (special == SPECIAL_DYNAMIC_SMEM_SIZE)
+            say(&e->body, "u%u = %llu;\n", i, (unsigned long long)(plan->shared_bytes - plan->kernel->shared_bytes));
+        else if (special == SPECIAL_TOTAL_SMEM_SIZE)
+            say(&e->body, "u%u = %llu;\n", i, (unsigned long long)plan->shared_bytes);
+    }
+}
+
+static const char *lane_type(unsigned bytes, bool vector)
+{
+    if (!vector)
+        return scalar_type(bytes);
+    return bytes == 2 ? "w2" : bytes == 8 ? "w8" : "w4";
+}
+
+/* A form as a function: of one thread, or of eight in a loop that the C compiler makes into vector code. */
+static void emit_form(struct text *t, uint32_t at, bool vector)
+{
+    static const char LETTERS[] = "?xyzv";
+    const struct op_form *form = __start_op_forms[at];
+    unsigned made = form_type_bytes(form->types[0]);
+    bool compares = made == 0 && form_type_bytes(form->types[1]) != 0;
+    const char *result = made ? form->types[0] : "uint32_t", *many = vector ? "[8]" : "";
+    say(t, "INLINE %s f%c%u(", lane_type(made, vector), vector ? 'v' : 's', at);
+    for (int i = 1; i < 5; i++)
+        if (form->types[i][0])
+            say(t, "%s %c_, ", lane_type(form_type_bytes(form->types[i]), vector), LETTERS[i]);
+    say(t, "const struct mode *in)\n{\n(void)in;\n%s d%s;\n", result, many);
+    for (int i = 1; i < 5; i++)
+        if (form->types[i][0]) {
+            bool predicate = form_type_bytes(form->types[i]) == 0;
+            say(t, "%s %c__%s;\n__builtin_memcpy(&%c__, &%c_, sizeof %c__);\n", predicate ? "uint32_t" : form->types[i],
+                LETTERS[i], many, LETTERS[i], LETTERS[i], LETTERS[i]);
+        }
+    say(t, vector ? "for (int l = 0; l < 8; l++) {\n" : "{\n");
+    for (int i = 1; i < 5; i++)
+        if (form->types[i][0]) {
+            bool predicate = form_type_bytes(form->types[i]) == 0;
+            say(t, "%s %c = %c__%s;\n(void)%c;\n", predicate ? "uint32_t" : form->types[i], LETTERS[i], LETTERS[i],
+                vector ? "[l]" : "", LETTERS[i]);
+        }
+    say(t, "d%s = (%s)(%s)%s;\n}\n", vector ? "[l]" : "", result, form->text, compares ? " ? ~0u : 0" : "");
+    say(t, "%s r;\n__builtin_memcpy(&r, &d, sizeof r);\nreturn r;\n}\n", lane_type(made, vector));
+}
+
+/* What gangs keep over barriers has its place by the register. */
+static void place_state(struct emitter *e)
+{
+    const struct plan *plan = e->plan;
+    e->state_bytes = 64 * (plan->barrier_count + 1); /* masks of those who wait */
+    for (uint32_t r = 0; r < plan->register_count; r++) {
+        bool kept = false;
+        for (uint32_t b = 0; b < plan->block_count; b++)
+            kept = kept || (plan->blocks[b].after_barrier && set_has(plan->blocks[b].live, r));
+        if (!kept || plan->names[r].constant || plan->names[r].given)
+            continue;
+        e->state_at[r] = e->state_bytes;
+        e->state_bytes += plan->names[r].class == CLASS_EVEN ? 8 : plan->names[r].class == CLASS_MAYBE ? 128 : 64;
+    }
+    e->state_bytes = (e->state_bytes + 63) / 64 * 64;
+}
+
+static char *joined(const struct emitter *e)
+{
+    struct text all = {0};
+    if (!e->functions.failed && !e->body.failed)
+        say(&all, "%s\n%s\n%s", PRELUDE_TEXT, e->functions.at ? e->functions.at : "", e->body.at);
+    if (all.failed || e->functions.failed || e->body.failed) {
+        free(all.at);
+        return NULL;
+    }
+    return all.at;
+}
+
+char *emit_kernel(const struct plan *plan, uint32_t *state_bytes)
+{
+    struct emitter *e = calloc(1, sizeof *e);
+    // cppcheck-suppress comparePointers; both are bounds of one section
+    size_t forms = (size_t)(__stop_op_forms - __start_op_forms);
+    char *whole = NULL;
+    if (!e)
+        return NULL;
+    e->plan = plan;
+    e->used = calloc(forms + 1, sizeof *e->used);
+    e->state_at = calloc(plan->register_count + 1, sizeof *e->state_at);
+    if (e->used && e->state_at) {
+        place_state(e);
+        say(&e->body, "__attribute__((visibility(\"default\"))) int gputax_gang(struct compiled_call *c)\n{\n");
+        declare(e);
+        give(e);
+        emit_entry(e);
+        for (uint32_t b = 0; b < plan->block_count; b++)
+            emit_block(e, b);
+        emit_end(e);
+        say(&e->body, "}\n");
+        for (uint32_t i = 0; i < forms; i++)
+            for (int vector = 0; vector < 2 && e->used[i]; vector++)
+                emit_form(&e->functions, i, vector);
+        whole = joined(e);
+        *state_bytes = e->state_bytes;
+    }
+    free(e->functions.at);
+    free(e->body.at);
+    free(e->used);
+    free(e->state_at);
+    free(e);
+    return whole;
+}

@@ -1,0 +1,53 @@
+/* Writing C: a growing text, and what the parts of the emission share. */
+#ifndef GPUTAX_COMPILE_EMIT_H
+#define GPUTAX_COMPILE_EMIT_H
+
+#include "device/compile/plan.h"
+
+struct text {
+    char *at;
+    size_t length, room;
+    bool failed;
+};
+void say(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+enum { WORDS = 16, WORD_BYTES = 96 };
+struct emitter {
+    const struct plan *plan;
+    struct text functions; /* in front of the kernel: one for each form that is used, tables of accesses */
+    struct text body;
+    bool *used; /* forms */
+    uint32_t access_count;
+    uint32_t *state_at; /* by register: its place in what a gang keeps; 0: not kept */
+    uint32_t state_bytes;
+    uint32_t barriers; /* seen so far */
+    char words[WORDS][WORD_BYTES];
+    unsigned word;
+};
+
+/* Expressions; each lives until WORDS more have been made. */
+const char *word(struct emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *scalar_of(struct emitter *e, uint32_t name);
+const char *vector_of(struct emitter *e, uint32_t name);
+const char *scalar_type(unsigned bytes);
+unsigned width_of(unsigned bytes);                                     /* of a lane; predicates have 4 */
+const char *mask_of(const struct emitter *e, const struct item *item); /* who takes part, but for the guard */
+bool takes_all(const struct emitter *e, const struct item *item);
+
+/* `name = value`, a value that is evenly spaced, or a vector. */
+void put_scalar(struct emitter *e, const struct item *item, uint32_t k, const char *value, int64_t stride);
+void put_vector(struct emitter *e, const struct item *item, uint32_t k, const char *value);
+
+void emit_item(struct emitter *e, uint32_t at);
+void emit_access(struct emitter *e, const struct item *item);
+void emit_entry(struct emitter *e);
+void emit_block(struct emitter *e, uint32_t block);
+void emit_end(struct emitter *e);
+
+/* emit.c: the whole file; NULL: no memory. The caller frees it. */
+char *emit_kernel(const struct plan *plan, uint32_t *state_bytes);
+
+/* prelude.c */
+extern const char PRELUDE_TEXT[];
+
+#endif

@@ -1,0 +1,35 @@
+/* A compiled kernel, and how a launch of it is run over threads. */
+#ifndef GPUTAX_COMPILE_RUN_H
+#define GPUTAX_COMPILE_RUN_H
+
+#include <stdatomic.h>
+
+#include "device/compile/abi.h"
+#include "device/ptx/inner.h"
+
+struct compiled { /* for one shape of blocks */
+    struct compiled *next;
+    uint32_t block[3], axis;
+    uint64_t shared_bytes;
+    bool barriers;
+    uint32_t state_bytes;
+    compiled_gang *gang; /* NULL: refused */
+    void *library;
+};
+
+/* One launch; its blocks are taken one after another by whoever has time. */
+struct job {
+    const struct compiled *compiled;
+    const struct ptx_kernel *kernel;
+    const struct ptx_launch *launch;
+    uint64_t block_count, deadline_ns;
+    _Atomic uint64_t next;
+    _Atomic int fault; /* the first; not 0: all stop */
+};
+
+uint64_t run_now_ns(void);
+void run_blocks(struct job *job); /* takes blocks until there are none; by several threads at once */
+/* threads.c: run_blocks on up to this many threads, the caller's among them. */
+void threads_run(struct job *job, unsigned most);
+
+#endif
