@@ -262,5 +262,8 @@ bool lower_control(struct build *b, struct words *words);
 bool lower_convert(struct build *b, struct words *words);
 bool lower_half(struct build *b, struct words *words);
 bool lower_matrix(struct build *b, struct words *words);
+bool lower_async(struct build *b, struct words *words);
+/* Gives the instruction its address, and a cache of its own. */
+void address_set(struct build *b, struct insn *in, struct address address, enum space space);
 
 #endif

@@ -185,7 +185,7 @@ struct op_table {
     const struct op_row *rows;
     size_t count;
 };
-extern const struct op_table OPS_INTEGER, OPS_BITS, OPS_FLOAT, OPS_COMPARE, OPS_WARP, OPS_HALF;
+extern const struct op_table OPS_INTEGER, OPS_BITS, OPS_FLOAT, OPS_COMPARE, OPS_WARP, OPS_HALF, OPS_PACKED;
 const struct op_row *op_named(const char *name);
 
 /* Steps that the lowering picks by more than a name. */
@@ -278,6 +278,22 @@ unsigned matrix_elements(struct matrix_shape shape, enum matrix_part part, enum 
 uint64_t matrix_packed(struct matrix_shape shape, unsigned flags); /* the step's immediate */
 step step_matrix_multiply, step_matrix_load, step_matrix_store, step_matrix_rows, step_matrix_transpose;
 
+/* Packed integers, in ops_packed.c. */
+enum packed_operation { PACKED_ADD, PACKED_SUB, PACKED_ABSDIFF, PACKED_MIN, PACKED_MAX };
+enum {
+    PACKED_A_SIGNED = 1,
+    PACKED_B_SIGNED = 2,
+    PACKED_D_SIGNED = 4,
+    PACKED_SATURATE = 8,
+    PACKED_SUM = 16,
+    PACKED_RELU = 32
+};
+step step_packed, step_pack;
+
+/* In ops_async.c. */
+enum { MBARRIER_INIT, MBARRIER_INVALIDATE, MBARRIER_ARRIVE, MBARRIER_DROP, MBARRIER_WAIT, MBARRIER_PARITY };
+step step_async_load, step_mbarrier, step_mbarrier_pending;
+
 /* Control, in run.c and barrier.c. */
 step step_branch, step_branch_indexed, step_exit, step_trap, step_barrier, step_clock;
 /* Warp-wide, in ops_warp.c. */
@@ -287,6 +303,6 @@ enum { SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_BFLY, SHUFFLE_IDX };
 enum { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };
 enum { REDUCE_ADD, REDUCE_MIN_U, REDUCE_MAX_U, REDUCE_MIN_S, REDUCE_MAX_S, REDUCE_AND, REDUCE_OR, REDUCE_XOR };
 enum { BARRIER_SYNC, BARRIER_ARRIVE, BARRIER_COUNT, BARRIER_ALL, BARRIER_ANY };
-enum { CLOCK_TICKS, CLOCK_TICKS64, CLOCK_TIME };
+enum { CLOCK_TICKS, CLOCK_TICKS64, CLOCK_HIGH };
 
 #endif

@@ -114,6 +114,10 @@ static const char *token_end(const char *at, enum token_kind *kind)
     /* `::` is part of a word (.L2::128B), a single colon ends a label. */
     while (in_word(*end) || (end[0] == ':' && end[1] == ':'))
         end += *end == ':' ? 2 : 1;
+    if (*at == '.') /* `.reg.b32` is two words: no directive has a dot inside */
+        for (const char *dot = at + 1; dot < end; dot++)
+            if (*dot == '.')
+                return dot;
     return end;
 }
 

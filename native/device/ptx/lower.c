@@ -18,7 +18,8 @@ static int by_name(const void *x, const void *y)
 
 static void sort_table(void)
 {
-    const struct op_table *const all[] = {&OPS_INTEGER, &OPS_BITS, &OPS_FLOAT, &OPS_COMPARE, &OPS_WARP, &OPS_HALF};
+    const struct op_table *const all[] = {&OPS_INTEGER, &OPS_BITS, &OPS_FLOAT, &OPS_COMPARE,
+                                          &OPS_WARP,    &OPS_HALF, &OPS_PACKED};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t j = 0; j < all[i]->count && table_count < TABLE_ROOM; j++)
             table[table_count++] = &all[i]->rows[j];
@@ -145,7 +146,13 @@ static bool lower_setp(struct build *b, struct words *words)
 /* set.lt.u32.f32 d, a, b: all ones or zero; 1.0 or 0.0 for f32 */
 static bool lower_set(struct build *b, struct words *words)
 {
+    static const char *const COMBINE[] = {"and", "or", "xor"};
+    static const char *const ROW[] = {"and.pred", "or.pred", "xor.pred"};
+    const char *combine = NULL;
     char name[128];
+    for (int i = 0; i < 3; i++)
+        if (words_take(words, COMBINE[i]))
+            combine = ROW[i];
     if (words->count < 4)
         return false;
     const char *to = words->part[words->count - 2], *from = words->part[words->count - 1];
@@ -169,6 +176,12 @@ static bool lower_set(struct build *b, struct words *words)
     struct insn *in = emit(b, row->run);
     in->d = found, in->a = x, in->b = y;
     in->mode = row->mode;
+    if (combine) {
+        expect(b, ",");
+        uint32_t c = operand(b, '1');
+        in = emit_row(b, combine);
+        in->d = in->a = found, in->b = c;
+    }
     in = emit_row(b, "selp.b32");
     in->d = d, in->a = yes, in->b = no, in->c = found;
     return true;
@@ -265,7 +278,7 @@ static bool lower_by_table(struct build *b, struct words *words)
 static bool lower_known(struct build *b, struct words *words)
 {
     const char *base = words->part[0];
-    if (lower_half(b, words) || lower_matrix(b, words))
+    if (lower_half(b, words) || lower_matrix(b, words) || lower_async(b, words))
         return true;
     if (strcmp(base, "setp") == 0)
         return lower_setp(b, words);

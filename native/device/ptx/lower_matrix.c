@@ -195,14 +195,6 @@ static enum space take_space(struct words *words)
     return words_take(words, "shared") || words_take(words, "shared::cta") ? SPACE_SHARED : SPACE_GENERIC;
 }
 
-static void set_place(struct build *b, struct insn *in, struct address address, enum space space)
-{
-    in->a = address.base;
-    in->narrow = address.narrow;
-    in->space = (uint8_t)(space == SPACE_GENERIC ? address.space : space);
-    in->cache = b->cache_count++;
-}
-
 /* The offset is added by an instruction of its own: the matrix steps have another use for `immediate`. */
 static void add_offset(struct build *b, struct address *address)
 {
@@ -249,8 +241,8 @@ static bool lower_transfer(struct build *b, struct words *words, bool is_store)
     in->d = base, in->b = stride, in->e = members;
     in->mode = (uint8_t)type;
     in->count = (uint8_t)part;
+    address_set(b, in, address, space);
     in->immediate = (int64_t)matrix_packed(row->shape, MATRIX_WMMA | (by_column ? MATRIX_BY_COLUMN : 0));
-    set_place(b, in, address, space);
     if (!is_store)
         copied_out(b, &list, base, bytes);
     return true;
@@ -277,7 +269,7 @@ static bool lower_rows(struct build *b, struct words *words, bool is_store)
     in->d = base, in->e = members;
     in->mode = (uint8_t)((transposed ? MATRIX_TRANSPOSED : 0) | (is_store ? MATRIX_IS_STORE : 0));
     in->count = (uint8_t)count;
-    set_place(b, in, address, space);
+    address_set(b, in, address, space);
     if (!is_store)
         copied_out(b, &list, base, 4);
     return true;

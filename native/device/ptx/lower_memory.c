@@ -11,18 +11,27 @@ static void take_all(struct words *words, const char *const *parts, size_t count
 }
 
 /* Hints for caches, and orders of memory that hold here anyway: lanes run in order, blocks one after another. */
-static void take_hints(struct words *words)
+static bool take_hints(struct words *words)
 {
+    bool has_policy = words_take(words, "L2::cache_hint");
     static const char *const HINTS[] = {"weak",    "volatile", "relaxed", "acquire", "release", "acq_rel", "cta",
                                         "cluster", "gpu",      "sys",     "ca",      "cg",      "cs",      "lu",
                                         "cv",      "wb",       "wt",      "nc",      "noftz"};
     take_all(words, HINTS, sizeof HINTS / sizeof *HINTS);
     for (unsigned i = 1; i < words->count; i++)
         if (strncmp(words->part[i], "L1::", 4) == 0 || strncmp(words->part[i], "L2::", 4) == 0) {
-            if (strcmp(words->part[i], "L2::cache_hint") == 0)
-                return; /* has one more operand */
             words_take(words, words->part[i--]);
         }
+    return has_policy;
+}
+
+/* The policy for a cache that `.L2::cache_hint` brings along, behind all other operands. */
+static void skip_policy(struct build *b, bool has_policy)
+{
+    if (has_policy) {
+        expect(b, ",");
+        operand(b, '8');
+    }
 }
 
 static enum space take_space(struct build *b, struct words *words)
@@ -41,7 +50,7 @@ static enum space take_space(struct build *b, struct words *words)
     return SPACE_GENERIC;
 }
 
-static void set_address(struct build *b, struct insn *in, struct address address, enum space space)
+void address_set(struct build *b, struct insn *in, struct address address, enum space space)
 {
     /* [name] may lie elsewhere than .param says: in the function's own parameters, or in the kernel's. */
     bool named_param = space == SPACE_PARAM || space == SPACE_LOCAL;
@@ -83,7 +92,7 @@ static uint32_t vector(struct build *b, unsigned count, uint32_t slots[4], bool 
 
 static bool lower_access(struct build *b, struct words *words, bool is_store)
 {
-    take_hints(words);
+    bool has_policy = take_hints(words);
     enum space space = take_space(b, words);
     unsigned count = words_take(words, "v2") ? 2 : words_take(words, "v4") ? 4 : 1;
     if (words->count != 2)
@@ -103,6 +112,7 @@ static bool lower_access(struct build *b, struct words *words, bool is_store)
     size = vector(b, count, slots, is_store, bytes);
     if (!is_store)
         expect(b, ","), address = operand_address(b);
+    skip_policy(b, has_policy);
     uint64_t at = address.value + (uint64_t)address.offset;
     if (!is_store && address.space == SPACE_PARAM && count == 1 && size == bytes && bytes >= 4 && at % bytes == 0 &&
         at < address.room && bytes <= address.room - at) {
@@ -121,14 +131,14 @@ static bool lower_access(struct build *b, struct words *words, bool is_store)
     struct insn *in = emit(b, run);
     in->d = slots[0], in->b = slots[1], in->c = slots[2], in->e = slots[3];
     in->count = (uint8_t)count;
-    set_address(b, in, address, space);
+    address_set(b, in, address, space);
     return true;
 }
 
 /* atom.global.add.u32 d, [a], b{, c}; red has no d */
 static bool lower_atomic(struct build *b, struct words *words, bool wants_result)
 {
-    take_hints(words);
+    bool has_policy = take_hints(words);
     enum space space = take_space(b, words);
     if (words->count != 3 || space == SPACE_PARAM)
         return false;
@@ -152,9 +162,10 @@ static bool lower_atomic(struct build *b, struct words *words, bool wants_result
     uint32_t x = operand(b, shape), y = 0;
     if (strcmp(operation, "cas") == 0)
         expect(b, ","), y = operand(b, shape);
+    skip_policy(b, has_policy);
     struct insn *in = emit(b, run);
     in->d = d, in->b = x, in->c = y;
-    set_address(b, in, address, space);
+    address_set(b, in, address, space);
     return true;
 }
 
@@ -205,14 +216,17 @@ static bool lower_is_space(struct build *b, struct words *words)
 
 static bool lower_fence(struct words *words)
 {
-    static const char *const PARTS[] = {"cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release"};
+    static const char *const PARTS[] = {"cta",    "gl",      "sys",     "gpu",           "cluster",
+                                        "sc",     "acq_rel", "acquire", "release",       "mbarrier_init",
+                                        "proxy",  "alias",   "async",   "async::global", "async::shared::cta",
+                                        "generic"};
     take_all(words, PARTS, sizeof PARTS / sizeof *PARTS);
     return words->count == 1; /* memory is in order already */
 }
 
 static bool lower_prefetch(struct build *b, struct words *words)
 {
-    static const char *const PARTS[] = {"global", "local", "L1", "L2"};
+    static const char *const PARTS[] = {"global", "local", "L1", "L2", "L2::evict_last", "L2::evict_normal"};
     take_all(words, PARTS, sizeof PARTS / sizeof *PARTS);
     if (words->count == 1)
         operand_address(b);

@@ -105,19 +105,37 @@ static const struct special_name SPECIALS[] = {
     {"%lanemask_ge", SPECIAL_LANEMASK_GE},
     {"%dynamic_smem_size", SPECIAL_DYNAMIC_SMEM_SIZE},
     {"%total_smem_size", SPECIAL_TOTAL_SMEM_SIZE},
+    {"%aggr_smem_size", SPECIAL_TOTAL_SMEM_SIZE},
+    {"%clusterid.x", SPECIAL_CTAID_X}, /* every block is a cluster of its own */
+    {"%clusterid.y", SPECIAL_CTAID_Y},
+    {"%clusterid.z", SPECIAL_CTAID_Z},
+    {"%nclusterid.x", SPECIAL_NCTAID_X},
+    {"%nclusterid.y", SPECIAL_NCTAID_Y},
+    {"%nclusterid.z", SPECIAL_NCTAID_Z},
+};
+
+struct fixed_name {
+    const char *name;
+    uint32_t value;
+};
+static const struct fixed_name FIXED[] = {
+    {"%cluster_ctaid.x", 0},  {"%cluster_ctaid.y", 0},  {"%cluster_ctaid.z", 0},  {"%cluster_ctarank", 0},
+    {"%cluster_nctaid.x", 1}, {"%cluster_nctaid.y", 1}, {"%cluster_nctaid.z", 1}, {"%cluster_nctarank", 1},
+    {"%envreg1", 0},          {"%envreg2", 0}, /* where a cooperative launch would have its workspace */
 };
 
 /* Clocks are read where they stand, into a register of their own. 0: not a clock. */
 static uint32_t clock_register(struct build *b, const struct token *name, uint32_t *bytes)
 {
-    bool narrow = token_is(name, "%clock");
+    bool high = token_is(name, "%clock_hi") || token_is(name, "%globaltimer_hi");
+    bool narrow = high || token_is(name, "%clock") || token_is(name, "%globaltimer_lo");
     if (!narrow && !token_is(name, "%clock64") && !token_is(name, "%globaltimer"))
         return 0;
     *bytes = narrow ? 4 : 8;
     uint32_t slot = slot_new(b, *bytes);
     struct insn *in = emit(b, step_clock);
     in->d = slot;
-    in->mode = narrow ? CLOCK_TICKS : CLOCK_TICKS64;
+    in->mode = high ? CLOCK_HIGH : narrow ? CLOCK_TICKS : CLOCK_TICKS64;
     return slot;
 }
 
@@ -130,6 +148,11 @@ static uint32_t special_register(struct build *b, const struct token *name, uint
                 *slot = slot_new(b, 4);
             *bytes = 4;
             return *slot;
+        }
+    for (size_t i = 0; i < sizeof FIXED / sizeof *FIXED; i++)
+        if (token_is(name, FIXED[i].name)) {
+            *bytes = 4;
+            return slot_constant(b, FIXED[i].value, 4);
         }
     return clock_register(b, name, bytes);
 }

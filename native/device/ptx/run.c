@@ -156,6 +156,8 @@ void step_clock(struct warp *w, const struct insn *in, uint32_t m)
     uint64_t now = now_ns(); /* a clock of 1 GHz */
     if (in->mode == CLOCK_TICKS)
         EACH(m, REG(uint32_t, in->d)[l] = (uint32_t)now);
+    else if (in->mode == CLOCK_HIGH)
+        EACH(m, REG(uint32_t, in->d)[l] = (uint32_t)(now >> 32));
     else
         EACH(m, REG(uint64_t, in->d)[l] = now);
 }
