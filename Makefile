@@ -27,9 +27,9 @@ test-all: $(VENV)/.installed-dev native  ## the other tests: processes, document
 	@# Ground truth in time is checked with the machine to itself.
 	$(BIN)/python -m pytest tests/quiet
 
-fuzz:  ## the long fuzz run of ring, socket and calls: ten minutes each, with the corpus of the repository
+fuzz:  ## the long fuzz run of ring, socket, calls and ptx: ten minutes each, with the corpus of the repository
 	$(MAKE) -C native fuzz
-	for target in ring socket calls; do \
+	for target in ring socket calls ptx; do \
 	  native/build/fuzz/$$target --executions 100000000 --seconds 600 --corpus native/fuzz/corpus/$$target || exit 1; done
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy (strict; src, bench, e2e, native), import-linter; clang-format, cppcheck and shellcheck (installed with apt as root)

@@ -245,7 +245,12 @@ static void fuzz(uint64_t most_executions, double most_seconds)
         struct input other = entries > 0 ? corpus[random_below(entries)] : from;
         if (from.count > 0)
             memcpy(bytes, from.bytes, from.count);
-        consider(bytes, mutate(bytes, from.count, &other));
+        size_t count = from.count;
+        if (LLVMFuzzerCustomMutator != NULL && random_below(4) != 0)
+            count = LLVMFuzzerCustomMutator(bytes, count, INPUT_MOST, (unsigned int)random_number());
+        else
+            count = mutate(bytes, count, &other);
+        consider(bytes, count);
     }
 }
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { INPUT_MOST = 4096 };
+enum { INPUT_MOST = 8192 };
 
 struct input {
     uint8_t *bytes;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+/* A target may have mutations of its own for the form that its input has. */
+size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t count, size_t most, unsigned int seed) __attribute__((weak));
 
 struct script {
     const uint8_t *at;
