@@ -13,11 +13,6 @@ MOST_PAIRS = 10_000_000
 POWER = 0.9
 
 
-def pairs_for_half_width(sd_percent: float, half_width_percent: float) -> int | None:
-    """Return how many pairs give this 95 % half-width when ln(B/A) has this standard deviation."""
-    return _fewest(lambda n: t_quantile(0.975, n - 1.0) * sd_percent / math.sqrt(n) <= half_width_percent)
-
-
 def pairs_to_clear(sd: float, distance: float, *, alpha: float, power: float = POWER) -> int | None:
     """Return the pairs needed for a one-sided bound to clear a budget at this distance in 9 of 10 runs.
 

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from gputax.errors import UsageError
 from gputax.stats.estimates import Unit
 from gputax.stats.pairs import PairedEstimate, paired_estimate
-from gputax.stats.stopping import pairs_for_half_width, pairs_to_clear
+from gputax.stats.stopping import pairs_to_clear
 from gputax.stats.verdicts import (
     Claim,
     Verdict,
@@ -156,23 +156,6 @@ def test_no_cells_no_judgements() -> None:
     assert judge_all([]) == ()
 
 
-@pytest.mark.parametrize(
-    ("sd", "width", "pairs"),
-    [
-        (0.5, 0.6, 6),
-        (1, 0.6, 14),
-        (2, 0.6, 46),
-        (3, 0.6, 99),
-        (5, 0.6, 270),
-        (0.5, 1, 4),
-        (1, 1, 7),
-        (5, 1, 99),
-    ],
-)
-def test_pairs_for_a_width(sd: float, width: float, pairs: int) -> None:
-    assert pairs_for_half_width(sd, width) == pairs
-
-
 @pytest.mark.parametrize(("sd", "pairs"), [(0.01, 5), (0.02, 13), (0.03, 28)])
 def test_pairs_to_show_that_3_2_percent_is_below_5(sd: float, pairs: int) -> None:
     assert pairs_to_clear(sd, math.log(1.05) - math.log(1.032), alpha=0.05) == pairs
@@ -190,4 +173,3 @@ def test_no_number_of_pairs_decides_an_overhead_on_its_budget() -> None:
     assert pairs_to_clear(0.01, 1e-9, alpha=0.05) is None
     assert pairs_to_clear(0.0, 0.01, alpha=0.05) == 2
     assert pairs_needed(duet(0.05), 5.0) is None
-    assert pairs_for_half_width(1.0, 0.0) is None
