@@ -16,7 +16,7 @@ from gputax.plan.budgets import parse_budgets
 from gputax.plan.metrics import METRICS
 from gputax.results.documents.comparison import ComparedMetric
 from gputax.results.importers.source import CellSamples, Source, SourceCell
-from gputax.stats.repeats import BorrowedRatio, Repeats
+from gputax.stats.repeats import Repeats, borrowed_ratio
 from gputax.stats.verdicts import Claim, Verdict, judge_all
 
 Array = NDArray[np.float64]
@@ -214,7 +214,7 @@ def borrowed_spread(world: World, runs: int) -> Iterator[Found]:
     rng = np.random.default_rng(21)
     for _ in range(runs):
         speed = np.exp(world(rng, np.arange(7.0)) + rng.normal(0.0, WITHIN, 7))
-        ratio = BorrowedRatio(speed[0], speed[1] * (1 + OVERHEAD_PERCENT / 100), (1, 1), Repeats(speed[2:]))
+        ratio = borrowed_ratio(speed[0], speed[1] * (1 + OVERHEAD_PERCENT / 100), (1, 1), Repeats(speed[2:]))
         (judgement,) = judge_all([Claim(ratio, OVERHEAD_PERCENT)])
         yield Found(ratio.one_sided(0.025), judgement.verdict)
 

@@ -24,8 +24,8 @@ from gputax.results.importers.source import UNKNOWN, CellSamples, Source, Source
 from gputax.stats.estimates import Estimate, ThroughputLost
 from gputax.stats.inputs import FloatArray
 from gputax.stats.percentiles import floor_for
-from gputax.stats.repeats import FEWEST_REPEATS, BorrowedGap, BorrowedRatio, RepeatedGap, RepeatedRatio, Repeats
-from gputax.stats.spreads import Gap, Ratio, mean_spread, percentile_spread, share_spread
+from gputax.stats.repeats import FEWEST_REPEATS, Repeats, borrowed_gap, borrowed_ratio, repeated_gap, repeated_ratio
+from gputax.stats.spreads import mean_spread, percentile_spread, share_spread, spread_gap, spread_ratio
 from gputax.stats.unpaired import fieller
 from gputax.stats.verdicts import Claim
 
@@ -139,17 +139,18 @@ def with_spread_of(row: Row, history: Source) -> Row:
     if len(values) < FEWEST_REPEATS:
         return row
     if metric.name == OVER_BOUND_SHARE.name:
-        share = BorrowedGap(base, other, compared.repeats, Repeats.of(values), "%")
+        share = borrowed_gap(base, other, compared.repeats, Repeats.of(values), "%")
         borrowed = dataclasses.replace(compared, percent=share, absolute=share)
     elif min(base, other, *values) <= 0.0:
         return row
     elif metric.loss == "throughput":
         times = Repeats.of([1.0 / value for value in values])
-        added = BorrowedRatio(1.0 / base, 1.0 / other, compared.repeats, times)
+        added = borrowed_ratio(1.0 / base, 1.0 / other, compared.repeats, times)
         borrowed = dataclasses.replace(compared, percent=ThroughputLost(added))
     else:
-        ratio = BorrowedRatio(base, other, compared.repeats, Repeats.of(values))
-        gap = BorrowedGap(base, other, compared.repeats, ratio.history, "ms")
+        repeats = Repeats.of(values)
+        ratio = borrowed_ratio(base, other, compared.repeats, repeats)
+        gap = borrowed_gap(base, other, compared.repeats, repeats, "ms")
         borrowed = dataclasses.replace(compared, percent=ratio, absolute=gap)
     borrowed = dataclasses.replace(borrowed, spread="from another run", obstacle="")
     return dataclasses.replace(row, compared=borrowed, spread_source=history.path)
@@ -343,7 +344,7 @@ def over_repeats(metric: Metric, base: Repeats, other: Repeats) -> Compared:
     means = [mean_over_repeats(metric, side.values.tolist()) for side in (base, other)]
     counts = (base.values.size, other.values.size)
     if metric.name == OVER_BOUND_SHARE.name:
-        share = RepeatedGap(base, other, "%")
+        share = repeated_gap(base, other, "%")
         return Compared(
             means[0], means[1], share.value, share.value, share, share, spread="between repeats", repeats=counts
         )
@@ -351,11 +352,11 @@ def over_repeats(metric: Metric, base: Repeats, other: Repeats) -> Compared:
         return without_samples(metric, means[0], means[1], "a repeat has the value zero: no interval")
     if metric.loss == "throughput":
         times = [Repeats(1.0 / side.values, side.at_s) for side in (base, other)]
-        lost = ThroughputLost(RepeatedRatio(times[0], times[1]))
+        lost = ThroughputLost(repeated_ratio(times[0], times[1]))
         return Compared(
             means[0], means[1], lost.value, means[0] - means[1], lost, spread="between repeats", repeats=counts
         )
-    ratio, gap = RepeatedRatio(base, other), RepeatedGap(base, other, "ms")
+    ratio, gap = repeated_ratio(base, other), repeated_gap(base, other, "ms")
     return Compared(means[0], means[1], ratio.value, gap.value, ratio, gap, spread="between repeats", repeats=counts)
 
 
@@ -384,9 +385,9 @@ def _throughput(base: CellSeries, other: CellSeries) -> Compared:
 def _mean(base: CellSeries, other: CellSeries) -> Compared:
     estimate = fieller(base.latency_ns, other.latency_ns)
     spreads = [mean_spread(series.latency_ns, 1.0 / NS_PER_MS) for series in (base, other)]
-    gap = Gap(spreads[0], spreads[1], "ms")
+    gap = spread_gap(spreads[0], spreads[1], "ms")
     return Compared(
-        gap.base.value, gap.other.value, estimate.value, gap.value, estimate, gap, notices=estimate.notices,
+        gap.base, gap.other, estimate.value, gap.value, estimate, gap, notices=estimate.notices,
         spread="within one run",
     )  # fmt: skip
 
@@ -397,17 +398,17 @@ def _percentile(p: float, base: CellSeries, other: CellSeries) -> Compared:
     if min(counts) < floor:
         raise TooFewSamples(f"p{100 * p:g} needs {floor} samples on each side, there are {counts[0]} and {counts[1]}")
     spreads = [percentile_spread(side.latency_ns, side.ordered_ns, p, 1.0 / NS_PER_MS) for side in (base, other)]
-    ratio, gap = Ratio(spreads[0], spreads[1]), Gap(spreads[0], spreads[1], "ms")
-    return Compared(gap.base.value, gap.other.value, ratio.value, gap.value, ratio, gap, spread="within one run")
+    ratio, gap = spread_ratio(spreads[0], spreads[1]), spread_gap(spreads[0], spreads[1], "ms")
+    return Compared(gap.base, gap.other, ratio.value, gap.value, ratio, gap, spread="within one run")
 
 
 def _share(base: CellSeries, other: CellSeries) -> Compared:
     if base.bound_ms is None or other.bound_ms is None:
         raise ResultsError("the source has no latency bound")
     late = [(side.latency_ns > (side.bound_ms or math.inf) * NS_PER_MS).astype(np.float64) for side in (base, other)]
-    gap = Gap(share_spread(late[0]), share_spread(late[1]), "%")
+    gap = spread_gap(share_spread(late[0]), share_spread(late[1]), "%")
     # Percentage points are the unit of both the metric and its budget.
-    return Compared(gap.base.value, gap.other.value, gap.value, gap.value, gap, gap, spread="within one run")
+    return Compared(gap.base, gap.other, gap.value, gap.value, gap, gap, spread="within one run")
 
 
 NS_PER_MS = 1e6

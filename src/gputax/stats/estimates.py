@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 Unit = Literal["%", "ms"]
 UNBOUNDED_PERCENT = (-100.0, math.inf)
 """The interval of an unknown positive ratio."""
-"""The interval of an unknown loss of throughput."""
+
+
+Bounds = tuple[float, float]
 
 
 class Estimate(Protocol):
@@ -23,7 +26,7 @@ class Estimate(Protocol):
     def value(self) -> float:
         """The cost itself; positive means that B is worse."""
 
-    def one_sided(self, alpha: float) -> tuple[float, float]:
+    def one_sided(self, alpha: float) -> Bounds:
         """Return the lower and the upper bound, each with risk alpha on its own."""
 
 
@@ -45,7 +48,7 @@ def lost_percent_of_log(log: float) -> float:
     return -100.0 * math.expm1(-log) if log > -700.0 else -math.inf
 
 
-def lost_percent_interval(log_bounds: tuple[float, float]) -> tuple[float, float]:
+def lost_percent_interval(log_bounds: Bounds) -> Bounds:
     """Return bounds on the log of the cost ratio as percent of the throughput that is lost, in the same order."""
     return lost_percent_of_log(log_bounds[0]), lost_percent_of_log(log_bounds[1])
 
@@ -55,9 +58,48 @@ def log_of_lost_percent(percent: float) -> float:
     return -math.log1p(-percent / 100.0) if percent < 100.0 else math.inf
 
 
-def percent_interval(log_bounds: tuple[float, float]) -> tuple[float, float]:
+def percent_interval(log_bounds: Bounds) -> Bounds:
     """Return bounds on a log ratio as percent; they are no longer symmetric."""
     return percent_of_log(log_bounds[0]), percent_of_log(log_bounds[1])
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The overhead of the other side over the base in percent, for values above zero."""
+
+    base: float
+    other: float
+    bounds: Callable[[float], Bounds]
+    """In percent, for a risk on each side."""
+    unit: Unit = "%"
+
+    @property
+    def value(self) -> float:
+        """The overhead in percent."""
+        return 100.0 * (self.other / self.base - 1.0)
+
+    def one_sided(self, alpha: float) -> Bounds:
+        """Return the lower and the upper bound in percent, each with risk alpha on its own."""
+        return self.bounds(alpha)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The difference of the other side from the base, in the unit of both."""
+
+    base: float
+    other: float
+    bounds: Callable[[float], Bounds]
+    unit: Unit
+
+    @property
+    def value(self) -> float:
+        """The difference; positive is more."""
+        return self.other - self.base
+
+    def one_sided(self, alpha: float) -> Bounds:
+        """Return the lower and the upper bound, each with risk alpha on its own."""
+        return self.bounds(alpha)
 
 
 @dataclass(frozen=True)
@@ -73,7 +115,7 @@ class ThroughputLost:
         """The loss in percent of the base's throughput."""
         return lost_percent_of_log(log_of_percent(self.added.value))
 
-    def one_sided(self, alpha: float) -> tuple[float, float]:
+    def one_sided(self, alpha: float) -> Bounds:
         """Return the lower and the upper bound in percent, each with risk alpha on its own."""
         low, high = self.added.one_sided(alpha)
         return lost_percent_interval((log_of_percent(low), log_of_percent(high)))

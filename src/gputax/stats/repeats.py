@@ -19,7 +19,7 @@ import numpy as np
 
 from gputax.errors import ResultsError
 from gputax.stats.distributions import t_quantile
-from gputax.stats.estimates import UNBOUNDED_PERCENT, Unit, percent_interval
+from gputax.stats.estimates import UNBOUNDED_PERCENT, Bounds, Gap, Ratio, Unit, percent_interval
 from gputax.stats.inputs import FloatArray
 from gputax.stats.series import ROUNDING
 
@@ -28,7 +28,6 @@ from gputax.stats.series import ROUNDING
 FEWEST_REPEATS = 3
 # So few repeats cannot show that a machine remembers for longer.
 MOST_KEPT = 0.9
-Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -73,106 +72,56 @@ class Trended:
 
     def one_sided(self, alpha: float) -> Bounds:
         """Return the lower and the upper bound, each with risk alpha on its own."""
-        reach = t_quantile(1.0 - alpha, self.degrees_of_freedom) * self.se
-        return self.difference - reach, self.difference + reach
+        return _around(self.difference, t_quantile(1.0 - alpha, self.degrees_of_freedom) * self.se)
 
 
-@dataclass(frozen=True)
-class RepeatedRatio:
-    """The overhead of the other side over the base in percent: the ratio of the means over the repeats."""
+def repeated_ratio(base: Repeats, other: Repeats) -> Ratio:
+    """Return the overhead in percent: the ratio of the means over the repeats."""
+    logs = [Repeats(np.log(side.values), side.at_s) for side in (base, other)]
+    beside_trend = trended(logs[0], logs[1])
 
-    base: Repeats
-    other: Repeats
-    unit: Unit = "%"
+    def bounds(alpha: float) -> Bounds:
+        plain = _fieller(base, other, alpha)
+        return plain if beside_trend is None else _outer(plain, percent_interval(beside_trend.one_sided(alpha)))
 
-    @property
-    def value(self) -> float:
-        """The overhead in percent."""
-        return 100.0 * (self.other.mean / self.base.mean - 1.0)
-
-    def one_sided(self, alpha: float) -> Bounds:
-        """Return the lower and the upper bound in percent, each with risk alpha on its own."""
-        bounds = _fieller(self.base, self.other, alpha)
-        return bounds if self._trended is None else _outer(bounds, percent_interval(self._trended.one_sided(alpha)))
-
-    @cached_property
-    def _trended(self) -> Trended | None:
-        logs = [Repeats(np.log(side.values), side.at_s) for side in (self.base, self.other)]
-        return trended(logs[0], logs[1])
+    return Ratio(base.mean, other.mean, bounds)
 
 
-@dataclass(frozen=True)
-class RepeatedGap:
-    """The difference of the means over the repeats, other minus base, in the unit of both."""
+def repeated_gap(base: Repeats, other: Repeats, unit: Unit) -> Gap:
+    """Return the difference of the means over the repeats."""
+    beside_trend = trended(base, other)
 
-    base: Repeats
-    other: Repeats
-    unit: Unit
+    def bounds(alpha: float) -> Bounds:
+        se = math.hypot(base.se, other.se)
+        plain = _around(other.mean - base.mean, t_quantile(1.0 - alpha, _welch_df(base, other, 1.0)) * se)
+        return plain if beside_trend is None else _outer(plain, beside_trend.one_sided(alpha))
 
-    @property
-    def value(self) -> float:
-        """The difference; positive is more."""
-        return self.other.mean - self.base.mean
-
-    def one_sided(self, alpha: float) -> Bounds:
-        """Return the lower and the upper bound, each with risk alpha on its own."""
-        se = math.hypot(self.base.se, self.other.se)
-        reach = t_quantile(1.0 - alpha, _welch_df(self.base, self.other, 1.0)) * se
-        bounds = self.value - reach, self.value + reach
-        return bounds if self._trended is None else _outer(bounds, self._trended.one_sided(alpha))
-
-    @cached_property
-    def _trended(self) -> Trended | None:
-        return trended(self.base, self.other)
+    return Gap(base.mean, other.mean, bounds, unit)
 
 
-@dataclass(frozen=True)
-class BorrowedRatio:
-    """The overhead in percent between values whose spread is known from the repeats of another run."""
+def borrowed_ratio(base: float, other: float, counts: tuple[int, int], history: Repeats) -> Ratio:
+    """Return the overhead in percent between values whose spread is known from the repeats of another run.
 
-    base: float
-    other: float
-    counts: tuple[int, int]
-    """How many runs each value is the mean of."""
-    history: Repeats
-    unit: Unit = "%"
+    `counts` says how many runs each value is the mean of.
+    """
+    se = float(np.log(history.values).std(ddof=1)) * math.sqrt(sum(1.0 / count for count in counts))
 
-    @property
-    def value(self) -> float:
-        """The overhead in percent."""
-        return 100.0 * (self.other / self.base - 1.0)
+    def bounds(alpha: float) -> Bounds:
+        reach = t_quantile(1.0 - alpha, history.values.size - 1.0) * se
+        return percent_interval(_around(math.log(other / base), reach))
 
-    def one_sided(self, alpha: float) -> Bounds:
-        """Return the lower and the upper bound in percent, each with risk alpha on its own."""
-        se = float(np.log(self.history.values).std(ddof=1)) * math.sqrt(sum(1.0 / count for count in self.counts))
-        reach = t_quantile(1.0 - alpha, self.history.values.size - 1.0) * se
-        log = math.log(self.other / self.base)
-        return percent_interval((log - reach, log + reach))
+    return Ratio(base, other, bounds)
 
 
-@dataclass(frozen=True)
-class BorrowedGap:
-    """The difference, other minus base, between values whose spread is known from the repeats of another run."""
-
-    base: float
-    other: float
-    counts: tuple[int, int]
-    history: Repeats
-    unit: Unit
-
-    @property
-    def value(self) -> float:
-        """The difference; positive is more."""
-        return self.other - self.base
-
-    def one_sided(self, alpha: float) -> Bounds:
-        """Return the lower and the upper bound, each with risk alpha on its own."""
-        sd = float(self.history.values.std(ddof=1))
-        # A time scatters in proportion to itself; a share of late queries has no scale of its own.
-        scales = (self.base / self.history.mean, self.other / self.history.mean) if self.unit == "ms" else (1.0, 1.0)
-        se = sd * math.sqrt(sum(scale**2 / count for scale, count in zip(scales, self.counts, strict=True)))
-        reach = t_quantile(1.0 - alpha, self.history.values.size - 1.0) * se
-        return self.value - reach, self.value + reach
+def borrowed_gap(base: float, other: float, counts: tuple[int, int], history: Repeats, unit: Unit) -> Gap:
+    """Return the difference between values whose spread is known from the repeats of another run."""
+    # A time scatters in proportion to itself; a share of late queries has no scale of its own.
+    scales = (base / history.mean, other / history.mean) if unit == "ms" else (1.0, 1.0)
+    parts = (scale**2 / count for scale, count in zip(scales, counts, strict=True))
+    se = float(history.values.std(ddof=1)) * math.sqrt(sum(parts))
+    return Gap(
+        base, other, lambda alpha: _around(other - base, t_quantile(1.0 - alpha, history.values.size - 1.0) * se), unit
+    )
 
 
 def trended(base: Repeats, other: Repeats) -> Trended | None:
@@ -233,6 +182,10 @@ def _welch_df(base: Repeats, other: Repeats, ratio: float) -> float:
     if a + b == 0.0:
         return float(base.values.size + other.values.size - 2)
     return (a + b) ** 2 / (a**2 / (base.values.size - 1) + b**2 / (other.values.size - 1))
+
+
+def _around(centre: float, reach: float) -> Bounds:
+    return centre - reach, centre + reach
 
 
 def _outer(a: Bounds, b: Bounds) -> Bounds:

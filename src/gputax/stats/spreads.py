@@ -17,13 +17,12 @@ from statistics import NormalDist
 import numpy as np
 
 from gputax.stats.distributions import binomial_quantile, t_quantile
-from gputax.stats.estimates import Unit, percent_of_log
+from gputax.stats.estimates import Bounds, Gap, Ratio, Unit, percent_interval
 from gputax.stats.inputs import FloatArray
 from gputax.stats.percentiles import floor_for
 from gputax.stats.series import BATCHES as BLOCKS
 from gputax.stats.series import SeriesMean, series_mean
 
-Bounds = tuple[float, float]
 # A factor beyond e^100 has no meaning, and exp() would overflow at 710.
 LARGEST_LOG = 100.0
 
@@ -36,42 +35,23 @@ class Spread:
     one_sided: Callable[[float], Bounds]
 
 
-@dataclass(frozen=True)
-class Gap:
-    """The difference of the other side from the base, in the unit of both."""
+def spread_gap(base: Spread, other: Spread, unit: Unit) -> Gap:
+    """Return the difference of two independent sides."""
 
-    base: Spread
-    other: Spread
-    unit: Unit
+    def bounds(alpha: float) -> Bounds:
+        return _joined(base.value, base.one_sided(alpha), other.value, other.one_sided(alpha))
 
-    @property
-    def value(self) -> float:
-        """The difference; positive is more."""
-        return self.other.value - self.base.value
-
-    def one_sided(self, alpha: float) -> Bounds:
-        """Return the lower and the upper bound, each with risk alpha on its own."""
-        return _joined(self.base.value, self.base.one_sided(alpha), self.other.value, self.other.one_sided(alpha))
+    return Gap(base.value, other.value, bounds, unit)
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """The overhead of the other side over the base in percent, for values above zero."""
+def spread_ratio(base: Spread, other: Spread) -> Ratio:
+    """Return the overhead of one independent side over another, combined on the log scale."""
 
-    base: Spread
-    other: Spread
-    unit: Unit = "%"
+    def bounds(alpha: float) -> Bounds:
+        sides = _logs(base.one_sided(alpha)), _logs(other.one_sided(alpha))
+        return percent_interval(_joined(math.log(base.value), sides[0], math.log(other.value), sides[1]))
 
-    @property
-    def value(self) -> float:
-        """The overhead in percent."""
-        return 100.0 * (self.other.value / self.base.value - 1.0)
-
-    def one_sided(self, alpha: float) -> Bounds:
-        """Return the lower and the upper bound in percent, each with risk alpha on its own."""
-        base, other = _logs(self.base.one_sided(alpha)), _logs(self.other.one_sided(alpha))
-        low, high = _joined(math.log(self.base.value), base, math.log(self.other.value), other)
-        return percent_of_log(low), percent_of_log(high)
+    return Ratio(base.value, other.value, bounds)
 
 
 def mean_spread(values: FloatArray, scale: float) -> Spread:

@@ -9,7 +9,15 @@ import pytest
 from scipy import stats
 
 from gputax.stats.series import series_mean
-from gputax.stats.spreads import Gap, Ratio, Spread, block_size, mean_spread, percentile_spread, share_spread
+from gputax.stats.spreads import (
+    Spread,
+    block_size,
+    mean_spread,
+    percentile_spread,
+    share_spread,
+    spread_gap,
+    spread_ratio,
+)
 
 # Too few for blocks, so that ranks are used.
 SHORT = 950
@@ -96,14 +104,14 @@ def test_none_of_700_is_not_certainly_none() -> None:
 
 
 def test_two_sides_are_joined_by_mover() -> None:
-    gap = Gap(exact(10, 9, 12), exact(15, 14, 18), "ms")
+    gap = spread_gap(exact(10, 9, 12), exact(15, 14, 18), "ms")
     assert gap.value == 5
     # Down: sqrt((15-14)^2 + (12-10)^2); up: sqrt((18-15)^2 + (10-9)^2).
     assert gap.one_sided(0.05) == pytest.approx((5 - math.sqrt(5), 5 + math.sqrt(10)))
 
 
 def test_a_ratio_is_a_gap_of_logarithms() -> None:
-    ratio = Ratio(exact(10, 9, 12), exact(15, 14, 18))
+    ratio = spread_ratio(exact(10, 9, 12), exact(15, 14, 18))
     down = math.hypot(math.log(15 / 14), math.log(12 / 10))
     up = math.hypot(math.log(18 / 15), math.log(10 / 9))
     assert ratio.value == pytest.approx(50)
@@ -111,10 +119,10 @@ def test_a_ratio_is_a_gap_of_logarithms() -> None:
 
 
 def test_what_one_side_cannot_tell_the_ratio_cannot_either() -> None:
-    assert Ratio(exact(10, 0, math.inf), exact(15, 14, 18)).one_sided(0.05) == (-100.0, math.inf)
-    assert Ratio(exact(10, 9, 12), exact(15, 14, math.inf)).one_sided(0.05)[1] == math.inf
-    assert Ratio(exact(10, 9, 12), exact(15, 14, math.inf)).one_sided(0.05)[0] > -100.0
-    assert Gap(exact(10, 9, math.inf), exact(15, 14, 18), "ms").one_sided(0.05)[0] == -math.inf
+    assert spread_ratio(exact(10, 0, math.inf), exact(15, 14, 18)).one_sided(0.05) == (-100.0, math.inf)
+    assert spread_ratio(exact(10, 9, 12), exact(15, 14, math.inf)).one_sided(0.05)[1] == math.inf
+    assert spread_ratio(exact(10, 9, 12), exact(15, 14, math.inf)).one_sided(0.05)[0] > -100.0
+    assert spread_gap(exact(10, 9, math.inf), exact(15, 14, 18), "ms").one_sided(0.05)[0] == -math.inf
 
 
 @pytest.mark.parametrize("p", [0.5, 0.9])
@@ -132,7 +140,7 @@ def test_the_truth_is_inside_even_when_the_machine_drifts(p: float) -> None:
                 level = 0.6 * level + rng.normal(0, 0.05 * 0.8)
                 wander[step] = level
             sides.append(percentile(np.exp(np.repeat(wander, 10) + rng.normal(0, 0.1, 10 * steps)), p))
-        low, high = Ratio(sides[0], sides[1]).one_sided(0.025)
+        low, high = spread_ratio(sides[0], sides[1]).one_sided(0.025)
         held += low <= 0.0 <= high
     assert held / 200 >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 200)
     assert held / 200 <= 0.995
