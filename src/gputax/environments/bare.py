@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
-from gputax.environments.driver import LIBVGPU, driver_library, library_variables, native_part
+from gputax.environments.driver import driver_library, library_variables
 from gputax.environments.environment import Described, Evidence
 from gputax.environments.process import ChildProcess, start_local_worker
-from gputax.environments.proxy import (
-    SOCKET_VARIABLE,
-    Intended,
-    ProxyAddress,
-    ProxyOptions,
-    own_proxy,
-    proxy_evidence,
-    running_proxy,
-    spin_of,
-    transport_of,
-)
-from gputax.errors import GputaxError, UsageError
+from gputax.environments.proxy import SOCKET_VARIABLE, UsedProxy, used_proxy
+from gputax.errors import UsageError
 from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import PROXY
 
@@ -75,10 +65,10 @@ class BareProxy:
 
     name = "bare+proxy"
 
-    def __init__(self, driver: DriverChoice | None = None) -> None:
+    def __init__(self, driver: DriverChoice | None = None, *, same_pid_namespace: bool = True) -> None:
         self._driver = driver or DriverChoice()
-        self._address: ProxyAddress | None = None
-        self._intended = Intended("", "")
+        self._same_pid_namespace = same_pid_namespace
+        self._proxy: UsedProxy | None = None
         self.note = ""
 
     def start(self) -> ChildProcess:
@@ -88,31 +78,18 @@ class BareProxy:
     @contextmanager
     def surroundings(self) -> Iterator[dict[str, str]]:
         """Yield the environment variables with which a local program uses the proxy."""
-        libvgpu = native_part(LIBVGPU).resolve()
-        with ExitStack() as stack:
-            address = running_proxy(os.environ)
-            backend = ""
-            if address is None:
-                library = driver_library(self._driver)
-                self.note, backend = library.note, str(library.path)
-                options = ProxyOptions(library.path, spin=spin_of(os.environ))
-                address = stack.enter_context(own_proxy(options, os.environ))
-            elif self._driver.libcuda:
-                raise UsageError(
-                    f"--libcuda sets the backend of a new proxy, but {SOCKET_VARIABLE} selects a running one",
-                    next_step=f"unset {SOCKET_VARIABLE}, or start that proxy with --backend",
-                )
-            self._address = address
-            self._intended = Intended(str(libvgpu), transport_of(os.environ), backend)
-            variables = stack.enter_context(library_variables(libvgpu, os.environ))
-            yield {**variables, SOCKET_VARIABLE: str(address.socket)}
+        if self._driver.libcuda and os.environ.get(SOCKET_VARIABLE):
+            raise UsageError(
+                f"--libcuda sets the backend of a new proxy, but {SOCKET_VARIABLE} selects a running one",
+                next_step=f"unset {SOCKET_VARIABLE}, or start that proxy with --backend",
+            )
+        with (
+            used_proxy(self._driver, same_pid_namespace=self._same_pid_namespace) as proxy,
+            proxy.surroundings() as variables,
+        ):
+            self._proxy, self.note = proxy, proxy.note
+            yield variables
 
     def evidence(self, described: Described) -> Evidence:
         """Compare the worker's report on its driver with the proxy's status."""
-        if self._address is None:
-            return Evidence.of(PROXY, ["no proxy was started"])
-        try:
-            status = self._address.status()
-        except GputaxError as error:
-            return Evidence.of(PROXY, [error.what])
-        return proxy_evidence(described.driver or {}, status, self._intended)
+        return Evidence.of(PROXY, ["no proxy was started"]) if self._proxy is None else self._proxy.evidence(described)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 
@@ -32,7 +31,8 @@ class Inside:
                 where="--inside",
                 next_step=f"run it without --inside, with access to the cluster: gputax run --env {name}",
             )
-        self._local = _Tenant(driver) if PROXY in self._layers else Bare(driver)
+        # The proxy is in another pod, where processes have different ids.
+        self._local = BareProxy(driver, same_pid_namespace=False) if PROXY in self._layers else Bare(driver)
 
     def start(self) -> ChildProcess:
         """Start the worker as a child process; `+proxy` requires the variable that names the node's proxy."""
@@ -76,11 +76,3 @@ def inside_reasons(environ: Mapping[str, str], described: Described) -> list[str
     if described.quota_cpus is None and len(described.affinity) == described.host.get("cores_online"):
         reasons.append("no CPU limit is enforced: the pod is not Guaranteed")
     return reasons
-
-
-class _Tenant(BareProxy):
-    """`bare+proxy` with the proxy in another pod, where processes have different ids."""
-
-    def evidence(self, described: Described) -> Evidence:
-        self._intended = dataclasses.replace(self._intended, same_pid_namespace=False)
-        return super().evidence(described)

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gputax.environments.driver import PROXY_PROGRAM, native_part
-from gputax.environments.environment import Evidence
+from gputax.environments.driver import LIBVGPU, PROXY_PROGRAM, driver_library, library_variables, native_part
+from gputax.environments.environment import Described, Evidence
 from gputax.environments.process import ChildProcess, own_directory
-from gputax.errors import PreflightError, unknown_name
+from gputax.errors import GputaxError, PreflightError, unknown_name
+from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import PROXY
 
 SOCKET_VARIABLE = "GPUTAX_PROXY_SOCKET"
@@ -199,6 +200,43 @@ def running_proxy(environ: Mapping[str, str]) -> ProxyAddress | None:
     address = ProxyAddress(Path(given))
     address.status()
     return address
+
+
+@dataclass(frozen=True)
+class UsedProxy:
+    """A proxy that local workers use: where it is, what they should see of it, and a note on its device."""
+
+    address: ProxyAddress
+    intended: Intended
+    note: str = ""
+
+    @contextmanager
+    def surroundings(self) -> Iterator[dict[str, str]]:
+        """Yield the environment variables with which a local program uses the proxy."""
+        with library_variables(Path(self.intended.libvgpu), os.environ) as variables:
+            yield {**variables, SOCKET_VARIABLE: str(self.address.socket)}
+
+    def evidence(self, described: Described) -> Evidence:
+        """Compare the worker's report on its driver with the proxy's status."""
+        try:
+            status = self.address.status()
+        except GputaxError as error:
+            return Evidence.of(PROXY, [error.what])
+        return proxy_evidence(described.driver or {}, status, self.intended)
+
+
+@contextmanager
+def used_proxy(driver: DriverChoice, memory_mb: int = 0, *, same_pid_namespace: bool = True) -> Iterator[UsedProxy]:
+    """Yield the proxy selected by the variable, else a new one that ends with this context."""
+    libvgpu, transport = str(native_part(LIBVGPU).resolve()), transport_of(os.environ)
+    running = running_proxy(os.environ)
+    if running is not None:
+        yield UsedProxy(running, Intended(libvgpu, transport, same_pid_namespace=same_pid_namespace))
+        return
+    library = driver_library(driver)
+    options = ProxyOptions(library.path, memory_mb=memory_mb, spin=spin_of(os.environ))
+    with own_proxy(options, os.environ) as address:
+        yield UsedProxy(address, Intended(libvgpu, transport, str(library.path), same_pid_namespace), library.note)
 
 
 def spin_of(environ: Mapping[str, str]) -> str:

@@ -202,10 +202,10 @@ class BehindProxy:
 
     def tenants(self, name: str, count: int, parts: int, setup: Setup) -> list[Tenant]:
         """Return clients of the proxy, which is started if none runs."""
-        address = self._proxy.address(driver_choice(setup))
+        proxy = self._proxy.started(driver_choice(setup))
         self._computes = not is_micro(setup.workload)
         entitlement = Entitlement(self._proxy.entitlement(), 1.0)
-        return [Tenant(ProxyTenant(name, address, self._proxy.intended), setup, entitlement) for _ in range(count)]
+        return [Tenant(ProxyTenant(name, proxy), setup, entitlement) for _ in range(count)]
 
     def proof(self, tenants: Sequence[Evidence], described: Sequence[Described]) -> GroupProof:
         """Show that one proxy served all tenants, each as one of its own."""

@@ -8,23 +8,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from gputax.environments.driver import LIBVGPU, driver_library, library_variables, native_part
 from gputax.environments.environment import Described, Evidence
 from gputax.environments.process import ChildProcess, start_local_worker
-from gputax.environments.proxy import (
-    SOCKET_VARIABLE,
-    Intended,
-    ProxyAddress,
-    ProxyOptions,
-    own_proxy,
-    proxy_evidence,
-    running_proxy,
-    spin_of,
-    transport_of,
-)
-from gputax.errors import GputaxError
+from gputax.environments.proxy import UsedProxy, used_proxy
 from gputax.plan.driver import DriverChoice
-from gputax.plan.environment import PROXY
 from gputax.sharing.cpu_quota import Quota, QuotaGroup, QuotaGroups
 from gputax.sharing.place import Say
 from gputax.worker.probes.files import read_text
@@ -122,26 +109,17 @@ class QuotaTenant:
 class ProxyTenant:
     """`proxy`: a process whose driver is libvgpu, a client of the proxy that serves all tenants."""
 
-    def __init__(self, name: str, address: ProxyAddress, intended: Intended) -> None:
+    def __init__(self, name: str, proxy: UsedProxy) -> None:
         self.name = name
-        self._address, self._intended = address, intended
+        self._proxy = proxy
 
     def start(self) -> ChildProcess:
         """Start a worker that loads libvgpu as its driver."""
-        return start_local_worker(self._surroundings())
-
-    @contextmanager
-    def _surroundings(self) -> Iterator[dict[str, str]]:
-        with library_variables(native_part(LIBVGPU).resolve(), os.environ) as variables:
-            yield {**variables, SOCKET_VARIABLE: str(self._address.socket)}
+        return start_local_worker(self._proxy.surroundings())
 
     def evidence(self, described: Described) -> Evidence:
         """Compare the worker's report on its driver with the proxy's status."""
-        try:
-            status = self._address.status()
-        except GputaxError as error:
-            return Evidence.of(PROXY, [error.what])
-        return proxy_evidence(described.driver or {}, status, self._intended)
+        return self._proxy.evidence(described)
 
 
 class CommonProxy:
@@ -150,23 +128,15 @@ class CommonProxy:
     def __init__(self, say: Say, memory_mb: int = 0) -> None:
         self._say, self._memory_mb = say, memory_mb
         self._stack = ExitStack()
-        self._address: ProxyAddress | None = None
-        self.intended = Intended("", "")
+        self._used: UsedProxy | None = None
 
-    def address(self, driver: DriverChoice) -> ProxyAddress:
+    def started(self, driver: DriverChoice) -> UsedProxy:
         """Return the proxy; the first call starts it."""
-        if self._address is None:
-            address, backend = running_proxy(os.environ), ""
-            if address is None:
-                library = driver_library(driver)
-                backend = str(library.path)
-                if library.note:
-                    self._say(library.note)
-                options = ProxyOptions(library.path, memory_mb=self._memory_mb, spin=spin_of(os.environ))
-                address = self._stack.enter_context(own_proxy(options, os.environ))
-            self._address = address
-            self.intended = Intended(str(native_part(LIBVGPU).resolve()), transport_of(os.environ), backend)
-        return self._address
+        if self._used is None:
+            self._used = self._stack.enter_context(used_proxy(driver, self._memory_mb))
+            if self._used.note:
+                self._say(self._used.note)
+        return self._used
 
     def entitlement(self) -> str:
         """Describe what a tenant may use; the limits of a proxy that was already running are not known here."""
@@ -174,7 +144,7 @@ class CommonProxy:
 
     def close(self) -> None:
         """Stop the proxy if we started it; safe to call twice."""
-        self._address = None
+        self._used = None
         self._stack.close()
 
 

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gputax.environments.proxy import ProxyAddress, ProxyOptions, running_proxy, spin_of, transport_of
+from gputax.environments.driver import LIBVGPU
+from gputax.environments.environment import Described
+from gputax.environments.proxy import ProxyAddress, ProxyOptions, running_proxy, spin_of, transport_of, used_proxy
 from gputax.errors import PreflightError, UsageError
+from gputax.plan.driver import DriverChoice
 
 
 @pytest.fixture
@@ -64,6 +67,26 @@ def test_a_running_proxy_must_answer(answering: list[bytes], tmp_path: Path) -> 
     assert running_proxy({"GPUTAX_PROXY_SOCKET": str(tmp_path / "s")}) == ProxyAddress(tmp_path / "s")
     with pytest.raises(PreflightError):
         running_proxy({"GPUTAX_PROXY_SOCKET": str(tmp_path / "none")})
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_the_process_of_a_tenant_is_compared_only_in_the_same_pid_namespace(
+    answering: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    """In another pod the proxy knows the worker by another process id."""
+    (tmp_path / "vgpu").mkdir()
+    libvgpu = tmp_path / LIBVGPU
+    libvgpu.touch()
+    monkeypatch.setenv("GPUTAX_NATIVE", str(tmp_path))
+    monkeypatch.setenv("GPUTAX_PROXY_SOCKET", str(tmp_path / "s"))
+    status = {"backend": "/b", "device": "d", "tenants": [{"id": 3, "pid": 7, "calls": {"cuInit": 1}}]}
+    answering += [json.dumps(status).encode()] * 2
+    vgpu = {"tenant": 3, "transport": "shm", "calls": {"cuInit": 1}, "backend": "/b", "device": "d"}
+    driver = {"library": str(libvgpu.resolve()), "pid": 4711, "vgpu": vgpu}
+    with used_proxy(DriverChoice(), same_pid_namespace=same) as proxy:
+        evidence = proxy.evidence(Described({"driver": driver}))
+    assert evidence.active is not same
+    assert ["process 7" in reason for reason in evidence.reasons] == [True] * same
 
 
 def test_the_variables() -> None:
