@@ -17,6 +17,10 @@ from gputax.results.documents.run import RECORD_NAME, RunRecord
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord, refuse_nonsense
 from gputax.text import printable
 
+# A document of a thousand cells takes some MB. Parsed, small lists take twenty times their size in the file.
+LARGEST_JSON_BYTES = 64 * 1024 * 1024
+DEEPEST_JSON = 64
+
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 Resumable = TypeVar("Resumable", RunRecord, SharingRecord)
 """The record of an experiment that grows cell by cell and can be resumed with the same command."""
@@ -91,7 +95,8 @@ def read_json(path: Path) -> Any:
     """Read a JSON file, or raise with the reason."""
     where = printable(str(path), 4096)
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(LARGEST_JSON_BYTES + 1)
     except OSError as error:
         raise ResultsError(f"cannot be read: {error.strerror or error}", where=where) from error
     refuse_no_text(content, where)
@@ -108,14 +113,33 @@ def refuse_no_text(content: bytes, where: str) -> None:
 
 def parse_json(text: str | bytes, where: str) -> Any:
     """Parse JSON, or say where it is invalid."""
+    if len(text) > LARGEST_JSON_BYTES:
+        raise ResultsError(f"JSON larger than {LARGEST_JSON_BYTES >> 20} MB: not a result file", where=where)
     try:
-        return json.loads(text)
+        data = json.loads(text)
     except RecursionError as error:
-        raise ResultsError("JSON is nested too deeply: not a result file", where=where) from error
+        raise _nested(where) from error
     except ValueError as error:
         raise ResultsError(
             f"invalid JSON: {error}", where=where, next_step="the file was truncated or edited: copy it again"
         ) from error
+    _refuse_nested(data, where)
+    return data
+
+
+def _refuse_nested(data: Any, where: str) -> None:
+    """Refuse levels that the parser accepts and a function that calls itself for each of them does not."""
+    level = [data] if isinstance(data, dict | list) else []
+    for _ in range(DEEPEST_JSON):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [each for values in inside for each in values if isinstance(each, dict | list)]
+        if not level:
+            return
+    raise _nested(where)
+
+
+def _nested(where: str) -> ResultsError:
+    return ResultsError("JSON is nested too deeply: not a result file", where=where)
 
 
 def checked(kind: DocumentKind[AnyDocument], data: Any, where: str) -> AnyDocument:

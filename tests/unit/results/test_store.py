@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gputax.errors import GputaxError, PreflightError, ResultsError
@@ -54,6 +56,48 @@ def test_truncated_samples_are_an_error(store: ResultDirectory[RunRecord]) -> No
         read_samples(path)
 
 
+def test_a_small_file_that_becomes_more_than_a_gibibyte_is_not_read(tmp_path: Path) -> None:
+    """Equal values take next to nothing in Parquet: 3.9 MB became 7.2 GB in a report."""
+    path = tmp_path / "bomb.parquet"
+    part = pa.table({"end_ns": pa.array(np.zeros(1_000_000, dtype=np.int64))})
+    with pq.ParquetWriter(path, part.schema, compression="zstd") as writer:
+        for _ in range(140):
+            writer.write_table(part)
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(
+        ResultsError, match=r"140,000,000 rows and 1 column take 1\.12 GB of memory: not a result file"
+    ) as caught:
+        read_samples(path)
+    assert caught.value.where == str(path)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["x" * 1000] * 10, [[1, 2]] * 10, [{"a": 1}] * 10],
+    ids=["text", "list", "structure"],
+)
+def test_samples_are_columns_of_plain_numbers(tmp_path: Path, values: list[Any]) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"end_ns": values}), path)
+    with pytest.raises(ResultsError, match=r"column end_ns.* is not a column of numbers"):
+        read_samples(path)
+
+
+def test_a_file_of_samples_larger_than_any_of_ours_is_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(ResultsError, match="larger than 512 MB: not a result file"):
+        read_samples(path)
+
+
+def test_a_document_larger_than_any_of_ours_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(b"[" + b"[]," * (23 << 20) + b"[]]")
+    with pytest.raises(ResultsError, match="JSON larger than 64 MB: not a result file"):
+        read_document(RUN, path)
+
+
 def test_two_runs_cannot_write_into_one_directory(store: ResultDirectory[RunRecord]) -> None:
     with pytest.raises(PreflightError, match=f"another gputax .pid {os.getpid()}."):
         ResultDirectory(store.path, RUN)
@@ -93,6 +137,7 @@ def test_an_unwritable_directory_is_noticed_before_anything_is_measured(where: s
         ("{", "invalid JSON"),
         ("\x00\x01", "a binary file"),
         ("[" * 100_000, "JSON is nested too deeply"),
+        ('{"evidence": ' + "[" * 400 + "]" * 400 + "}", "JSON is nested too deeply"),
         ("[]", "not a run record"),
         ('{"schema_version": 2}', "newer gputax"),
         ('{"schema_version": 1}', "not a run record"),
