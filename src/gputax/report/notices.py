@@ -1,8 +1,7 @@
-"""What must be read with the answer: warnings, what the machine can resolve, and how to do it again; pure."""
+"""What must be read with the answer: warnings, and what the machine can resolve; pure."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -294,35 +293,3 @@ def _beside(row: NeighbourRow) -> str:
 
 def _told(warnings: Iterable[WarningRecord]) -> list[Notice]:
     return [warning.notice for warning in warnings if warning.code not in EXPLAINED_BY_TABLES]
-
-
-def commands_of(sources: Sources) -> tuple[str, ...]:
-    """Return how to measure it again, from the comparisons and the runs' records, and how to write this report."""
-    commands = [_run_command(run) for run in sources.runs if run.record.benchmarks]
-    commands += [source.comparison.command for source in sources.comparisons if source.comparison.command]
-    commands += [source.record.command for source in sources.sharing if source.record.command]
-    places = [*(run.directory for run in sources.runs), *(source.path for source in sources.comparisons if source.path)]
-    places += [source.path for source in sources.sharing if source.path]
-    commands += [shlex.join(["gputax", "report", *places])] if places else []
-    return tuple(dict.fromkeys(commands))
-
-
-def _run_command(run: RunSource) -> str:
-    """Return a command for the same cells; how long each load was is in the record, under `load`."""
-    benchmarks = run.record.benchmarks
-    first = benchmarks[0]
-
-    def several(values: Iterable[object]) -> str:
-        return ",".join(dict.fromkeys(str(value) for value in values))
-
-    batched = [each.batch_size for each in benchmarks if each.scenario not in ("single_stream", "multi_stream")]
-    words = ["gputax", "run", "--env", run.record.environment]
-    words += ["--workload", several(each.workload for each in benchmarks)]
-    words += ["--scenario", several(each.scenario.replace("_", "-") for each in benchmarks)]
-    words += ["--batch", several(batched)] if batched else []
-    words += ["--engine", first.engine, "--device", first.device]
-    words += ["--precision", first.precision] if first.precision in ("fp32", "fp16") else []
-    words += ["--threads", str(first.threads)]
-    repeats = max(each.repeat for each in benchmarks)
-    words += ["--repeats", str(repeats)] if repeats > 1 else []
-    return shlex.join(words)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from gputax.errors import ResultsError
 from gputax.report import wording
 from gputax.report.answers import LayerAnswer, answer_sentence, answer_table, layer_answers
+from gputax.report.commands import commands_of
 from gputax.report.comparison_sections import (
     answer_charts,
     layers_section,
@@ -20,7 +21,7 @@ from gputax.report.fingerprints import evidence_table, fingerprint_table
 from gputax.report.grouping import Measured, compared, measured_cells, pairs_of
 from gputax.report.model import Chart, Fact, Report, Section, Table
 from gputax.report.neighbour_tables import neighbours_table
-from gputax.report.notices import commands_of, facts_of, remarks_of, warnings_of
+from gputax.report.notices import facts_of, remarks_of, warnings_of
 from gputax.report.overview import overview_of
 from gputax.report.run import (
     cells_section,
@@ -52,9 +53,9 @@ def report_on(comparison: Comparison, where: str = "") -> Report:
     return build_report(Sources(comparisons=(comparison_source(where, comparison),)))
 
 
-def build_report(sources: Sources) -> Report:
+def build_report(read: Sources) -> Report:
     """Return everything that exporters show, from what was read."""
-    sources = cleaned(sources)
+    sources = cleaned(read)
     rows = compared(sources.comparisons)
     cells = measured_cells(sources.runs)
     shared = experiments_of(sources.sharing)
@@ -101,7 +102,7 @@ def build_report(sources: Sources) -> Report:
         warnings=warnings_of(sources),
         remarks=remarks_of(sources),
         brief=duet_brief(sources.comparisons[0].comparison, pairs) if _lone_comparison(sources) else None,
-        commands=commands_of(sources),
+        commands=commands_of(read, sources),
         sources=_places(sources),
         measured=measured,
     )

@@ -329,5 +329,7 @@ def test_nothing_measured_is_nothing_to_report() -> None:
 
 def test_how_to_do_it_again_is_told() -> None:
     assert report_of(sharing_record()).commands == (
-        "gputax share --env bare --tenants 1,3,5,7", "gputax report results/share-0/sharing.json",
-    )  # fmt: skip
+        "# As results/share-0/sharing.json says:",
+        "gputax share --env bare --tenants 1,3,5,7",
+        "gputax report results/share-0/sharing.json",
+    )
