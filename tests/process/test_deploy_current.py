@@ -255,6 +255,17 @@ def test_a_log_without_a_result_block_is_kept_and_told(cloud: Cloud) -> None:
     assert not (cloud.work / "results/baseline/benchmark_results.json").exists()
 
 
+def test_no_secret_of_a_pods_log_is_written_or_shown(cloud: Cloud) -> None:
+    cloud.api.log = "fetching https://me:s3cr3t99@example.org/model with token=s3cr3t99\n"
+    code, output = deploy(cloud, "--device", "cpu")
+    assert code == 5, output
+    shown = cloud.gputax("status", "--json", KUBECONFIG=str(cloud.home / "kubeconfig")).stdout
+    assert "example.org/model" in shown
+    assert "s3cr3t99" not in output + shown
+    text = (cloud.work / "results/baseline/pod.log").read_text()
+    assert text == "fetching https://(removed)@example.org/model with token=(removed)\n"
+
+
 def test_no_kubeconfig(cloud: Cloud) -> None:
     done = cloud.gputax("deploy", "--yes")
     assert done.returncode == 3

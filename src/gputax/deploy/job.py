@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from gputax.deploy.plan import AwaitJob, CollectResults, Command, Manifest
+from gputax.deploy.redaction import redacted
 from gputax.deploy.state import Deployment, now_text, record_path
 from gputax.deploy.tools import ClusterAccess, Tools
 from gputax.errors import CellError, GputaxError, ResultsError
@@ -142,7 +143,7 @@ def collect(
     """Read the log, check its result block, and write both; idempotent."""
     text, source = _log_text(tools, action, run_id, lost_log)
     log = deployment.results / LOG_NAME
-    write_text(log, text)
+    write_text(log, redacted(text))
     # Imported here: the record's schema needs pydantic, which `gputax status` does not.
     from gputax.results.importers.pod_log import read_block
 

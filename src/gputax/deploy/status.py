@@ -9,6 +9,7 @@ from typing import Any
 from gputax.deploy.cost import Cost, moment, spent
 from gputax.deploy.job import pods_of
 from gputax.deploy.plan import AwaitJob, Manifest, Plan, Step
+from gputax.deploy.redaction import redacted
 from gputax.deploy.state import Deployment, State, StepRecord, is_collected
 from gputax.deploy.tools import Tools
 from gputax.errors import GputaxError
@@ -103,7 +104,7 @@ def _pods(plan: Plan, state: State, tools: Tools) -> tuple[tuple[PodLine, ...], 
             tail = "(ends with the complete result block)"
     except GputaxError:
         tail = ""  # a container that has not started has no log
-    return tuple(_pod_line(pod) for pod in pods), "", tuple(tail.splitlines())
+    return tuple(_pod_line(pod) for pod in pods), "", tuple(redacted(tail).splitlines())
 
 
 def _pod_line(pod: Manifest) -> PodLine:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from gputax.deploy.plan import Command, Manifest
+from gputax.deploy.redaction import redacted
 from gputax.errors import PreflightError
 
 if TYPE_CHECKING:
     from gputax.kubernetes.client import Cluster
 
 # Secrets that cloud tools could print: Google access tokens, bearer headers, JSON web tokens, passwords.
-_SECRETS = re.compile(r"ya29\.[\w.-]+|(?<=Bearer )\S+|eyJ[\w-]+\.[\w-]+\.[\w-]+|(?<=password=)\S+", re.IGNORECASE)
 ABSENT = re.compile(r"not.?found|does not exist|\b404\b|no such|could not be found", re.IGNORECASE)
 
 
@@ -95,11 +95,6 @@ def useful_line(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR:", "error:", "Error"))]
     return (errors or lines or ["no output"])[-1][:300]
-
-
-def redacted(text: str) -> str:
-    """Return the text without anything that looks like a token."""
-    return _SECRETS.sub("(removed)", text)
 
 
 TAIL_LINES = 30
