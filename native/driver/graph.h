@@ -10,6 +10,7 @@
 
 #include "calls/graph_step.h"
 #include "cuda_calls.h"
+#include "driver/fork.h"
 
 struct graph_node {
     struct graph_step step;
@@ -45,11 +46,6 @@ struct graph_exec {
 };
 
 /* --- graph.c --- */
-
-void graphs_lock(void);
-void graphs_unlock(void);
-/* In the child after a fork: everything known belongs to the parent. */
-void graphs_reset(void);
 
 struct graph *graph_find(CUgraph handle);
 /* The node's graph and position; NULL for a handle that is not alive. */

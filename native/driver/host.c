@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cuda_calls.h"
+#include "driver/fork.h"
 
 struct registered {
     struct registered *next;
@@ -14,6 +15,26 @@ struct registered {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct registered *first;
+
+void host_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void host_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void host_reset(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    while (first != NULL) {
+        struct registered *next = first->next;
+        free(first);
+        first = next;
+    }
+}
 
 static CUresult needs_context(void)
 {
@@ -37,7 +58,7 @@ CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
     struct registered *made = malloc(sizeof *made);
     if (made == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&lock);
+    host_lock();
     for (const struct registered *at = first; at != NULL && result == CUDA_SUCCESS; at = at->next)
         if (from < at->from + at->bytes && at->from < from + bytes)
             result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -45,7 +66,7 @@ CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
         *made = (struct registered){first, from, bytes};
         first = made;
     }
-    pthread_mutex_unlock(&lock);
+    host_unlock();
     if (result != CUDA_SUCCESS)
         free(made);
     return result;
@@ -56,15 +77,15 @@ CUresult cuMemHostUnregister(void *pointer)
     CUresult result = needs_context();
     if (result != CUDA_SUCCESS)
         return result;
-    struct registered *found = NULL;
-    pthread_mutex_lock(&lock);
-    for (struct registered **at = &first; *at != NULL && found == NULL; at = found == NULL ? &(*at)->next : at)
-        if ((*at)->from == (uintptr_t)pointer) {
-            found = *at;
-            *at = found->next;
-            break;
-        }
-    pthread_mutex_unlock(&lock);
+    struct registered *found;
+    host_lock();
+    struct registered **at = &first;
+    while (*at != NULL && (*at)->from != (uintptr_t)pointer)
+        at = &(*at)->next;
+    found = *at;
+    if (found != NULL)
+        *at = found->next;
+    host_unlock();
     free(found);
     return found != NULL ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }

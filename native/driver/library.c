@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "calls/image.h"
+#include "driver/fork.h"
 
 enum { TABLE_MOST = 1 << 16, NAME_MOST = 1024 };
 

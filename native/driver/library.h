@@ -20,9 +20,4 @@ static inline CUresult function_of(CUfunction given, CUfunction *function)
     return CUDA_SUCCESS;
 }
 
-void libraries_lock(void);
-void libraries_unlock(void);
-/* In the child after a fork: everything known belongs to the parent. */
-void libraries_reset(void);
-
 #endif

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "cuda_calls.h"
+#include "driver/fork.h"
 
 enum { POOLS_MOST = 64, REUSES = 3 };
 
@@ -21,6 +22,24 @@ struct pool {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool pools[POOLS_MOST] = {{.alive = true, .use = 1, .reuse = {1, 1, 1}}}; /* the first: the default one */
 static uint32_t current;
+
+void pools_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void pools_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void pools_reset(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    for (uint32_t at = 0; at < POOLS_MOST; at++)
+        pools[at] = (struct pool){.alive = at == 0, .use = pools[at].use, .reuse = {1, 1, 1}};
+    current = 0;
+}
 
 static CUmemoryPool handle_of(uint32_t index)
 {
@@ -48,9 +67,9 @@ CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
-    pthread_mutex_lock(&lock);
+    pools_lock();
     bool known = find(pool) != NULL;
-    pthread_mutex_unlock(&lock);
+    pools_unlock();
     return known ? cuMemAllocAsync(pointer, bytes, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -74,9 +93,9 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
     CUresult result = ready(device);
     if (result != CUDA_SUCCESS || pool == NULL)
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
+    pools_lock();
     *pool = handle_of(current);
-    pthread_mutex_unlock(&lock);
+    pools_unlock();
     return CUDA_SUCCESS;
 }
 
@@ -85,11 +104,11 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
     CUresult result = ready(device);
     if (result != CUDA_SUCCESS)
         return result;
-    pthread_mutex_lock(&lock);
+    pools_lock();
     const struct pool *pool = find(handle);
     if (pool != NULL)
         current = (uint32_t)(pool - pools);
-    pthread_mutex_unlock(&lock);
+    pools_unlock();
     return pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -104,21 +123,21 @@ CUresult cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *properties)
     if (result != CUDA_SUCCESS)
         return result;
     result = CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&lock);
+    pools_lock();
     for (uint32_t at = 0; at < POOLS_MOST && result != CUDA_SUCCESS; at++)
         if (!pools[at].alive) {
             pools[at] = (struct pool){.alive = true, .use = pools[at].use + 1, .reuse = {1, 1, 1}};
             *handle = handle_of(at);
             result = CUDA_SUCCESS;
         }
-    pthread_mutex_unlock(&lock);
+    pools_unlock();
     return result;
 }
 
 /* What was allocated from it lives on, as CUDA says. */
 CUresult cuMemPoolDestroy(CUmemoryPool handle)
 {
-    pthread_mutex_lock(&lock);
+    pools_lock();
     struct pool *pool = find(handle);
     CUresult result = pool != NULL && pool != &pools[0] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) {
@@ -126,7 +145,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
         if (current == (uint32_t)(pool - pools))
             current = 0;
     }
-    pthread_mutex_unlock(&lock);
+    pools_unlock();
     return result;
 }
 
@@ -138,7 +157,7 @@ static CUresult attribute(CUmemoryPool handle, CUmemPool_attribute which, void *
         return CUDA_ERROR_INVALID_VALUE;
     if (which > CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
         return CUDA_ERROR_NOT_SUPPORTED;
-    pthread_mutex_lock(&lock);
+    pools_lock();
     struct pool *pool = find(handle);
     if (pool != NULL && which == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
         uint64_t *kept = &pool->release_threshold;
@@ -147,7 +166,7 @@ static CUresult attribute(CUmemoryPool handle, CUmemPool_attribute which, void *
         int *kept = &pool->reuse[which - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
         *(set ? kept : (int *)value) = *(set ? (const int *)value : kept);
     }
-    pthread_mutex_unlock(&lock);
+    pools_unlock();
     return pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -164,9 +183,9 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute which, voi
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes)
 {
     (void)bytes;
-    pthread_mutex_lock(&lock);
+    pools_lock();
     bool known = find(handle) != NULL;
-    pthread_mutex_unlock(&lock);
+    pools_unlock();
     return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -174,9 +193,9 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes)
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *access, size_t count)
 {
     enum { ON_DEVICE = 1, READ_AND_WRITE = 3 };
-    pthread_mutex_lock(&lock);
+    pools_lock();
     bool known = find(handle) != NULL;
-    pthread_mutex_unlock(&lock);
+    pools_unlock();
     if (!known || (count != 0 && access == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t at = 0; at < count; at++)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calls/graph_step.h"
 #include "proxy/proxy.h"
 #include "proxy/serve.h"
 #include "script.h"
@@ -113,6 +114,51 @@ static uint64_t word(void)
     return take_number(&play.script, how < 0xe0 ? 1 : 8);
 }
 
+/* One step of a graph at `to`, and its length; a kernel's is often that of the module above. */
+static size_t write_step(uint8_t *to)
+{
+    static const uint32_t kinds[] = {STEP_KERNEL, STEP_KERNEL, STEP_COPY, STEP_FILL, STEP_EMPTY, 3, 77, STEP_KERNEL};
+    enum { PUT_BYTES = 12 };
+    uint8_t how = (uint8_t)take_number(&play.script, 1);
+    struct graph_step step = {.kind = kinds[how % 8]};
+    if (step.kind == STEP_KERNEL) {
+        step.parameter_bytes = how < 0xf0 ? PUT_BYTES : (uint32_t)word();
+        step.kernel.function = word();
+        uint32_t *shape = step.kernel.grid; /* one that ends within this second */
+        shape[0] = (uint32_t)take_number(&play.script, 1) % 5, shape[1] = shape[2] = 1;
+        shape = step.kernel.block;
+        shape[0] = (uint32_t)take_number(&play.script, 1) % 65, shape[1] = shape[2] = 1;
+    } else if (step.kind == STEP_FILL) {
+        step.fill.to = word(), step.fill.count = word(), step.fill.width = how % 5, step.fill.value = how;
+    } else {
+        step.copy.to = word(), step.copy.from = word(), step.copy.bytes = word();
+    }
+    memcpy(to, &step, sizeof step);
+    memset(to + sizeof step, 0, PUT_BYTES + 4);
+    uint64_t pointer = word();
+    memcpy(to + sizeof step, &pointer, sizeof pointer);
+    return sizeof step + (step.kind == STEP_KERNEL ? PUT_BYTES + 4 : 0);
+}
+
+/* A list of up to seven steps as the bulk bytes, and its sizes in the message. */
+static void write_list(uint8_t *body, uint8_t flags)
+{
+    struct cuGraphInstantiateWithFlags_in *in = (struct cuGraphInstantiateWithFlags_in *)(void *)body;
+    uint32_t count = (uint32_t)take_number(&play.script, 1) % 8;
+    size_t bytes = 0;
+    for (uint32_t at = 0; at < count; at++)
+        bytes += write_step(play.bulk + bytes);
+    play.bulk_left = bytes;
+    in->list_bytes = bytes;
+    in->step_count = count + ((flags & 32) != 0);
+}
+
+static bool changes_step(uint32_t call)
+{
+    return call == CALL_cuGraphExecKernelNodeSetParams_v2 || call == CALL_cuGraphExecMemcpyNodeSetParams ||
+           call == CALL_cuGraphExecMemsetNodeSetParams;
+}
+
 /* The fixed part: the first context that was made, then words by the script. */
 static size_t write_body(uint32_t call, uint8_t *body)
 {
@@ -128,6 +174,13 @@ static size_t write_body(uint32_t call, uint8_t *body)
     if (call == CALL_cuLaunchKernel) { /* a grid that ends within this second */
         struct cuLaunchKernel_in *in = (struct cuLaunchKernel_in *)(void *)body;
         in->grid_x %= 5, in->grid_y %= 3, in->grid_z %= 3, in->block_x %= 65, in->block_y %= 5, in->block_z %= 3;
+    }
+    if (changes_step(call) && take_number(&play.script, 1) < 0xe0) {
+        struct cuGraphExecKernelNodeSetParams_v2_in *in = (struct cuGraphExecKernelNodeSetParams_v2_in *)(void *)body;
+        size_t step_bytes = write_step(body + bytes);
+        in->place %= 8;
+        in->step_bytes = (uint32_t)(step_bytes > sizeof(struct graph_step) ? step_bytes - 4 : step_bytes);
+        return bytes + in->step_bytes;
     }
     static const char *const names[] = {"put", "cell", "", "no such name"};
     uint8_t how = (uint8_t)take_number(&play.script, 1);
@@ -161,6 +214,11 @@ static bool one_message(struct tenant *tenant, uint64_t sequence)
             memcpy(body + 8, &(uint64_t){sizeof ptx}, 8);
         if (known && (call == CALL_cuMemcpyHtoD_v2 || call == CALL_cuMemcpyHtoDAsync_v2) && bytes >= 24 && (flags & 16))
             memcpy(&play.bulk_left, body + 16, 8);
+    }
+    if (call == CALL_cuGraphInstantiateWithFlags && (flags & 4) &&
+        bytes >= sizeof(struct cuGraphInstantiateWithFlags_in)) {
+        play.sends_ptx = false;
+        write_list(body, flags);
     }
     if (play.bulk_left > 1 << 22) /* longer ones end as the shorter do: the script is over first */
         play.bulk_left = 1 << 22;
@@ -218,6 +276,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     play.script = (struct script){bytes, count};
     play.known_count = 0;
     play.answers = 0;
+    memset(play.bulk, 0, 1024); /* what lists left: the same input is the same run */
     struct tenant tenant = {.proxy = &proxy,
                             .backend = &proxy.backend,
                             .record = &record,

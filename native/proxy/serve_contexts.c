@@ -10,6 +10,7 @@ CUresult serve_cuDevicePrimaryCtxRetain(struct request *request);
 CUresult serve_cuDevicePrimaryCtxRelease_v2(struct request *request);
 CUresult serve_cuDevicePrimaryCtxReset_v2(struct request *request);
 CUresult serve_cuDeviceTotalMem_v2(struct request *request);
+CUresult serve_cuDeviceGetAttribute(struct request *request);
 CUresult serve_cuMemGetInfo_v2(struct request *request);
 
 /* How to wait is decided by the proxy, so the tenant's own flags are not passed on. */
@@ -88,6 +89,52 @@ CUresult serve_cuDeviceTotalMem_v2(struct request *request)
     struct cuDeviceTotalMem_v2_out *out = request->out;
     out->bytes = request->tenant->record->memory_limit_bytes;
     return in->device != 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+/* What the backend's device can do and a tenant's calls cannot: a program that believed it would be refused later. */
+static bool out_of_reach(int32_t attribute)
+{
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1:
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
+    case CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST:
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR:
+    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+        return true;
+    default:
+        return false;
+    }
+}
+
+CUresult serve_cuDeviceGetAttribute(struct request *request)
+{
+    const struct cuDeviceGetAttribute_in *in = request->in;
+    struct cuDeviceGetAttribute_out *out = request->out;
+    const struct backend *backend = request->tenant->backend;
+    int value = 0;
+    if (in->device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (backend->calls.cuDeviceGetAttribute == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = backend->calls.cuDeviceGetAttribute(&value, (CUdevice_attribute)in->attribute, backend->device);
+    out->value = out_of_reach(in->attribute) ? 0 : value;
+    return result;
 }
 
 CUresult serve_cuMemGetInfo_v2(struct request *request)

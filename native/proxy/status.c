@@ -159,6 +159,8 @@ static void write_metrics(struct json *json, struct proxy *proxy)
     add_metric(json, proxy, "tenant_memory_bytes", "gauge", offsetof(struct record, memory_bytes));
     add_metric(json, proxy, "tenant_memory_limit_bytes", "gauge", offsetof(struct record, memory_limit_bytes));
     add_metric(json, proxy, "tenant_errors_total", "counter", offsetof(struct record, errors));
+    add_metric(json, proxy, "tenant_posted_calls_total", "counter", offsetof(struct record, posted));
+    add_metric(json, proxy, "tenant_replayed_steps_total", "counter", offsetof(struct record, replayed));
     json_add(json, "# TYPE gputax_proxy_tenant_calls_total counter\n");
     for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next)
         for (size_t call = 0; tenant->wire != NULL && call < CALL_COUNT; call++)

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver/graph.h"
-#include "driver/library.h"
+#include "driver/fork.h"
 #include "vgpu/connection.h"
 #include "vgpu/vgpu.h"
 
@@ -22,16 +21,14 @@ struct connection *vgpu_connection(void)
 
 static void before_fork(void)
 {
-    libraries_lock();
-    graphs_lock();
+    driver_before_fork();
     pthread_mutex_lock(&lock);
 }
 
 static void after_fork_parent(void)
 {
     pthread_mutex_unlock(&lock);
-    graphs_unlock();
-    libraries_unlock();
+    driver_after_fork_parent();
 }
 
 /* The child starts as a new tenant: nothing of the parent's connection, contexts, memory or handles is its own. */
@@ -45,8 +42,7 @@ static void after_fork_child(void)
     vgpu_contexts_reset();
     vgpu_functions_reset();
     vgpu_cache_reset();
-    graphs_reset();
-    libraries_reset();
+    driver_after_fork_child();
 }
 
 static void watch_forks(void)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +61,36 @@ def test_the_library_is_also_found_without_its_version(nursery: Any, part: str) 
     assert link.resolve() == (nursery.build / part / "libcuda.so.1").resolve()
     program = "import ctypes; ctypes.CDLL('libcuda.so').cuGraphCreate"
     nursery.run(program, nursery.direct() | {"LD_LIBRARY_PATH": str(nursery.build / part)})
+
+
+BOASTING = """
+/* The software device, with 7 for every attribute. */
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    (void)attribute;
+    (void)device;
+    *value = 7;
+    return 0;
+}
+"""
+
+
+def test_a_tenant_is_not_told_of_features_that_its_calls_do_not_have(nursery: Any) -> None:
+    """A GPU has managed and mapped memory; behind the proxy they are refused, so the attribute must say so first."""
+    source, backend = nursery.folder / "boasting.c", nursery.folder / "boasting.so"
+    source.write_text(BOASTING, encoding="utf-8")
+    software = nursery.build / "software"
+    linked = ["-Wl,--no-as-needed", "-L", str(software), "-l:libcuda.so.1", f"-Wl,-rpath,{software}"]
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(backend), str(source), *linked], check=True)
+    proxy = nursery.proxy("--backend", str(backend))
+    program = """
+import gpu
+from gpu import *
+from cuda.bindings import driver as cu
+gpu.begin()
+names = ["MULTIPROCESSOR_COUNT", "MEMORY_POOLS_SUPPORTED", "CAN_MAP_HOST_MEMORY", "MANAGED_MEMORY",
+         "PAGEABLE_MEMORY_ACCESS", "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", "CLUSTER_LAUNCH",
+         "MEMPOOL_SUPPORTED_HANDLE_TYPES", "CAN_USE_64_BIT_STREAM_MEM_OPS"]
+print([ok(cu.cuDeviceGetAttribute(getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), 0)) for name in names])
+"""
+    assert nursery.run(program, proxy.environment()) == "[7, 7, 0, 0, 0, 0, 0, 0, 0]\n"

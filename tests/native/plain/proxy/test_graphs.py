@@ -137,3 +137,30 @@ assert from_device(there, np.zeros(1000, np.uint32))[:3].tolist() == [0, 1, 2]
 """
     )
     nursery.run(program, proxy.environment())
+
+
+def test_a_tenant_that_dies_ends_its_replay(nursery: Any) -> None:
+    """A graph of four thousand fills of 256 MB takes minutes; its owner's memory is free again long before."""
+    proxy = nursery.proxy(device={"GPUTAX_SOFT_MEMORY_MB": "300"})
+    program = (
+        FILLS
+        + """
+there = ok(cu.cuMemAlloc(256 << 20))
+graph = ok(cu.cuGraphCreate(0))
+node = cu.CUDA_MEMSET_NODE_PARAMS()
+node.dst, node.value, node.elementSize, node.width, node.height = there, 1, 1, 256 << 20, 1
+for _ in range(4000):
+    ok(cu.cuGraphAddMemsetNode(graph, None, 0, node, context))
+exec_ = ok(cu.cuGraphInstantiate(graph, 0))
+ok(cu.cuGraphLaunch(exec_, 0))
+print("launched", flush=True)
+ok(cu.cuCtxSynchronize())
+"""
+    )
+    tenant = nursery.start(program, proxy.environment())
+    assert tenant.stdout.readline() == "launched\n"
+    proxy.wait_for(lambda status: status["totals"]["replayed_steps"] > 2)
+    tenant.kill()
+    ended = proxy.wait_for(lambda status: not status["tenants"], seconds=20)
+    assert ended["totals"]["replayed_steps"] < 4000
+    assert ended["totals"]["memory_bytes"] == 0
