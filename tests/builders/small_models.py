@@ -13,7 +13,7 @@ from gputax.worker.workloads.model_store import Manifest, PinnedFile, file_sha25
 def small_classifier(path: Path, hidden: int = 8, seed: int = 1, batch: int | str = "batch") -> Path:
     """Write a convolution, a pooling and a product: right answers in milliseconds where ResNet-50 takes 16 s."""
     import onnx
-    from onnx import TensorProto, helper
+    from onnx import TensorProto, helper, numpy_helper
 
     draw = np.random.default_rng(seed)
     kernel = draw.standard_normal((hidden, 3, 3, 3)).astype(np.float32)
@@ -23,18 +23,22 @@ def small_classifier(path: Path, hidden: int = 8, seed: int = 1, batch: int | st
         helper.make_node("Relu", ["c"], ["r"]),
         helper.make_node("GlobalAveragePool", ["r"], ["p"]),
         helper.make_node("Flatten", ["p"], ["f"]),
-        helper.make_node("MatMul", ["f", "product"], ["logits"]),
+        # A row taken by a scalar index, as in YOLOS-small: tinygrad reads such a number while it builds its graph.
+        helper.make_node("Unsqueeze", ["f", "axes"], ["u"]),
+        helper.make_node("Gather", ["u", "index"], ["g"], axis=1),
+        helper.make_node("MatMul", ["g", "product"], ["logits"]),
     ]
     weights = [
         helper.make_tensor(name, TensorProto.FLOAT, values.shape, values.tobytes(), raw=True)
         for name, values in (("kernel", kernel), ("product", product))
     ]
+    numbers = [numpy_helper.from_array(np.array(0), "index"), numpy_helper.from_array(np.array([1]), "axes")]
     graph = helper.make_graph(
         nodes,
         "small",
         [helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, [batch, 3, 224, 224])],
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [batch, 1000])],
-        weights,
+        [*weights, *numbers],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path

@@ -172,6 +172,7 @@ class TinygradEngine:
         """Return a run whose first call captures it."""
         runner = self._package.runner(self._model.path)
         runner.graph_values |= self._weights.tensors()
+        runner._python_const_cache |= self._weights.constants
         for value in runner.graph_values.values():
             if isinstance(value, self._package.tensor):
                 value.realize()  # shapes and other integers, which each run would otherwise read from the file
@@ -246,7 +247,7 @@ class TinygradEngine:
             raise EngineError(
                 f"CUDA out of memory in {what}: {error}", where="engine tinygrad", next_step=OUT_OF_MEMORY
             ) from error
-        except (NotImplementedError, RuntimeError) as error:
+        except (FileNotFoundError, NotImplementedError, RuntimeError) as error:
             raise EngineError(f"{what}: {error}", where="engine tinygrad", next_step=_next_step(str(error))) from error
 
 
@@ -258,6 +259,7 @@ def _counts(jit: Any) -> tuple[int, int]:
 
 
 NEXT_STEPS = {
+    "'clang'": "tinygrad compiles a part of this file for the host: install clang, or use a file with fixed shapes",
     "CUDA Error 702": "a kernel took too long: GPUTAX_SOFT_TIMEOUT_S raises the software device's limit",
     "CUDA Error 802": "the GPU proxy has ended or refuses this tenant: see `gputax proxy status`",
     "CUDA_ERROR_INVALID_PTX": "the software device does not know an instruction of this model: see the worker's stderr",

@@ -28,6 +28,8 @@ class DeviceWeights:
     outputs: tuple[str, ...]
     buffers: dict[str, Any]
     shapes: dict[str, tuple[int, ...]]
+    constants: dict[str, Any]
+    """Scalars, shapes and indices as plain numbers: tinygrad would compile C for the host to read a scalar."""
 
     def tensors(self) -> dict[str, Any]:
         """Return tensors of tinygrad over the buffers, for a new capture."""
@@ -53,6 +55,7 @@ def load_weights(path: str) -> DeviceWeights:
         tuple(value.name for value in graph.output),
         {},
         {},
+        dict(_constants(graph)),
     )
     for name, values in _arrays(graph, Path(path).parent):
         found.buffers[name] = _on_device(name, values, found.buffers)
@@ -60,12 +63,30 @@ def load_weights(path: str) -> DeviceWeights:
     return found
 
 
+def _constants(graph: Any) -> Iterator[tuple[str, Any]]:
+    from onnx import TensorProto, numpy_helper
+
+    for tensor in graph.initializer:
+        if not _is_weight(tensor) and tensor.data_location != TensorProto.EXTERNAL:
+            yield tensor.name, numpy_helper.to_array(tensor).tolist()
+    for node in graph.node:
+        for attribute in node.attribute if node.op_type == "Constant" else ():
+            if attribute.name == "value" and not _is_weight(attribute.t):
+                yield node.output[0], numpy_helper.to_array(attribute.t).tolist()
+
+
+def _is_weight(tensor: Any) -> bool:
+    from onnx import TensorProto
+
+    return tensor.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16) and bool(tensor.dims) and 0 not in tensor.dims
+
+
 def _arrays(graph: Any, folder: Path) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """Yield the weights; scalars and integers are left to tinygrad, which folds them into its kernels."""
     from onnx import TensorProto, helper, numpy_helper
 
     for tensor in graph.initializer:
-        if tensor.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16) or not tensor.dims or 0 in tensor.dims:
+        if not _is_weight(tensor):
             continue
         if tensor.data_location != TensorProto.EXTERNAL:
             yield tensor.name, np.ascontiguousarray(numpy_helper.to_array(tensor))
