@@ -11,10 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import ttest_ind
 
-from gputax.stats.overheads import Blocks, mean_overhead
+from gputax.stats.overheads import Blocks, mean_overhead, percentile_overhead
 from gputax.stats.pairs import PairedEstimate, paired_estimate
 from gputax.stats.series import series_mean
-from gputax.stats.tails import tail_estimate
 from gputax.stats.verdicts import Claim, differs, judge, judge_all
 
 Array = NDArray[np.float64]
@@ -195,7 +194,8 @@ def test_the_overhead_of_p99_lies_in_its_interval(overhead: float) -> None:
         sides = shared * np.exp(rng.normal(0, 0.02, (2, 20, 1)) + np.abs(rng.normal(0, 0.2, (2, 20, 100))))
         stalls = 1 + 3 * (rng.random((2, 20, 100)) < 0.02)
         a, b = 1e6 * sides * stalls
-        interval = tail_estimate(list(a), list(b * (1 + overhead)), resamples=600).overhead.ci95
+        blocks = Blocks.of(list(a), list(b * (1 + overhead)), np.arange(20) // 2)
+        interval = percentile_overhead(blocks, 0.99).ratio.one_sided(0.025)
         covered.append(within(interval, 100 * overhead))
     assert 0.93 <= share(covered) <= 0.99
 

@@ -72,7 +72,7 @@ def percentile(latency_ns: ArrayLike, p: float) -> float | None:
 def percentile_interval_ns(sorted_ns: FloatArray, p: float, confidence: float = 0.95) -> tuple[float, float] | None:
     """Return the order statistics that enclose the true percentile with at least this confidence.
 
-    No shape is assumed, but independence is: requests of one run are correlated, so between runs use `tails`.
+    No shape is assumed, but independence is: requests of one run are correlated, so between runs use `overheads`.
     None if even the extremes are not wide enough (two-sided 95 %: p90 below 36 samples, p99 below 368).
     """
     count = sorted_ns.size

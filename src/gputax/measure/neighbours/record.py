@@ -7,8 +7,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from gputax import __version__
 from gputax.environments.environment import Described
 from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of
@@ -22,13 +20,22 @@ from gputax.plan.techniques import AGGRESSORS, TECHNIQUES, AggressorKind, ShareP
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.sharing import Interval, IsolationRow, NeighbourRow, SharedFigure, SharingRecord
 from gputax.stats.levels import restart_estimate
+from gputax.stats.overheads import (
+    LEAST_RESTARTS,
+    NS_PER_MS,
+    Blocks,
+    mean_overhead,
+    percentile_overhead,
+    refusal,
+)
 from gputax.stats.pairs import paired_estimate
-from gputax.stats.tails import refusal, tail_estimate
 from gputax.text import digits
 
 # Significance level for restarts that differ by more than chance: once in a hundred experiments.
 RESTART_P = 0.01
 PAIRS_FOR_ORDER = 4
+# Of each end of a 95 % interval.
+BOUND_RISK = 0.025
 
 
 def neighbour_row(
@@ -42,22 +49,23 @@ def neighbour_row(
     errors: int = 0,
 ) -> NeighbourRow:
     """Return the slowdown with its interval; with `reasons` against the evidence there is no number."""
-    alone = [float(pair.alone_ns.mean()) for pair in pairs]
-    beside = [float(pair.beside_ns.mean()) for pair in pairs]
+    blocks = Blocks.of(
+        [pair.alone_ns for pair in pairs], [pair.beside_ns for pair in pairs], [pair.restart for pair in pairs]
+    )
     warnings = [WarningRecord(code="no-evidence", text=text) for text in reasons]
     warnings += map(WarningRecord.of, notices)
     slowdown, tail = SharedFigure(value=None), None
     if not reasons:
-        slowdown, texts = _slowdown(pairs, alone, beside)
-        tail = _tail(pairs)
+        slowdown, texts = _slowdown(blocks, pairs)
+        tail = _tail(blocks)
         warnings += [WarningRecord(code="pairs", text=text) for text in texts]
     return NeighbourRow(
         technique=technique,
         victim=victim,
         aggressor=aggressor,
         pairs=len(pairs),
-        alone_ms=float(np.mean(alone)) / 1e6,
-        beside_ms=float(np.mean(beside)) / 1e6,
+        alone_ms=float(blocks.a.latency_ns.mean()) / NS_PER_MS,
+        beside_ms=float(blocks.b.latency_ns.mean()) / NS_PER_MS,
         slowdown_percent=slowdown,
         p99_slowdown_percent=tail,
         errors=errors,
@@ -66,37 +74,44 @@ def neighbour_row(
     )
 
 
-def _slowdown(
-    pairs: Sequence[NeighbourPair], alone: list[float], beside: list[float]
-) -> tuple[SharedFigure, tuple[str, ...]]:
-    """Return the mean log ratio in percent; if restarts differ more than their pairs, they are the replicates."""
-    if len(pairs) < 2:
-        percent = 100.0 * math.expm1(math.log(beside[0] / alone[0]))
+def _slowdown(blocks: Blocks, pairs: Sequence[NeighbourPair]) -> tuple[SharedFigure, tuple[str, ...]]:
+    """Return the ratio of all requests' totals in percent, as a duet computes its mean, and what the pairs show."""
+    if blocks.pairs < 2:
+        percent = 100.0 * (float(blocks.b.latency_ns.mean() / blocks.a.latency_ns.mean()) - 1.0)
         return SharedFigure(value=percent), ("one pair has no interval: measure more restarts with --repeats",)
+    ratio = mean_overhead(blocks).ratio
+    return SharedFigure(value=ratio.value, ci95=_interval(ratio.one_sided(BOUND_RISK))), _pair_notices(pairs)
+
+
+def _pair_notices(pairs: Sequence[NeighbourPair]) -> tuple[str, ...]:
+    """Return an effect of the order, a drift, a few pairs that dominate, and restarts that differ."""
+    alone = [float(pair.alone_ns.mean()) for pair in pairs]
+    beside = [float(pair.beside_ns.mean()) for pair in pairs]
     # Each restart has both orders; two pairs cannot show an effect of the order, so no notice is needed.
     order = [pair.beside_first for pair in pairs] if len(pairs) >= PAIRS_FOR_ORDER else None
-    estimate = paired_estimate(alone, beside, b_first=order, time_s=[pair.time_s for pair in pairs])
+    times_s = [pair.time_s for pair in pairs]
+    texts = paired_estimate(alone, beside, b_first=order, time_s=times_s, resamples=0).notices
     labels = [pair.restart for pair in pairs]
-    if len(set(labels)) >= 2:
-        by_restart = restart_estimate(alone, beside, labels)
-        if by_restart.p < RESTART_P:
-            text = (
-                "the slowdown differs from one restart of the workers to the next "
-                f"(sd {digits(by_restart.between_sd_percent, 2)} % between {by_restart.restarts}): "
-                "restarts are the replicates"
-            )
-            figure = SharedFigure(value=by_restart.overhead_percent, ci95=_interval(by_restart.ci95_percent))
-            return figure, (*estimate.notices, text)
-    return SharedFigure(value=estimate.overhead_percent, ci95=_interval(estimate.ci95_percent)), estimate.notices
+    restarts = len(set(labels))
+    if restarts < 2:
+        return texts
+    by_restart = restart_estimate(alone, beside, labels)
+    if by_restart.p >= RESTART_P:
+        return texts
+    spread = (
+        "the slowdown differs from one restart of the workers to the next "
+        f"(sd {digits(by_restart.between_sd_percent, 2)} % between {restarts})"
+    )
+    few = f": the interval holds that only with {LEAST_RESTARTS} restarts, use --repeats {LEAST_RESTARTS}"
+    return (*texts, spread + ("" if restarts >= LEAST_RESTARTS else few))
 
 
-def _tail(pairs: Sequence[NeighbourPair]) -> SharedFigure | None:
-    """Return the slowdown of p99 if there are enough pairs and samples."""
-    alone, beside = [pair.alone_ns for pair in pairs], [pair.beside_ns for pair in pairs]
-    if refusal(alone, beside, 0.99):
+def _tail(blocks: Blocks) -> SharedFigure | None:
+    """Return the slowdown of the pooled p99 if there are enough pairs and requests."""
+    if refusal(blocks, 0.99):
         return None
-    tail = tail_estimate(alone, beside, 0.99).overhead
-    return SharedFigure(value=tail.value, ci95=_interval(tail.ci95))
+    ratio = percentile_overhead(blocks, 0.99).ratio
+    return SharedFigure(value=ratio.value, ci95=_interval(ratio.one_sided(BOUND_RISK)))
 
 
 def _interval(bounds: tuple[float, float]) -> Interval:

@@ -31,8 +31,8 @@ FEWEST_RUNS = 10
 # A single tenant has no such gap; this is the minimum number of runs for a mean.
 FEWEST_RUNS_ALONE = 5
 MOST_EXTENDED = 10.0
-# For the estimate of the time only, both measured on the two virtual cores of docs/method.md: ResNet-50 takes 55 ms on
-# both, and a tenant of YOLOS-small 2.5 s of one core before its first run.
+# For the estimate of the time only, and rough: derived from one look at the two virtual cores of docs/method.md, where
+# ResNet-50 takes about 55 ms on both, and a tenant of YOLOS-small about 2.5 s of one core before its first run.
 GFLOP_PER_CORE_S = 75.0
 START_CORE_S = 2.5
 

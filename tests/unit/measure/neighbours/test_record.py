@@ -39,10 +39,24 @@ def test_no_slowdown_is_not_called_one() -> None:
     assert low < 0.0 < high
 
 
-def test_p99_needs_ten_pairs_and_its_samples() -> None:
-    assert neighbour_row("mps", "v", "copies", pairs(10, 1.5), []).p99_slowdown_percent is not None
-    assert neighbour_row("mps", "v", "copies", pairs(8, 1.5), []).p99_slowdown_percent is None
-    assert neighbour_row("mps", "v", "copies", pairs(10, 1.5, samples=20), []).p99_slowdown_percent is None
+def test_the_slowdown_is_the_ratio_of_the_two_columns_whatever_the_slots_hold() -> None:
+    """Ratios of slots, averaged, would give a slot with one request the weight of one with a hundred."""
+    even = pairs(10, 1.2)
+    uneven = [NeighbourPair(pair.alone_ns[: 1 + 11 * n], pair.beside_ns, *_rest(pair)) for n, pair in enumerate(even)]
+    row = neighbour_row("mps", "v", "compute", uneven, [])
+    assert row.alone_ms is not None
+    assert row.beside_ms is not None
+    assert row.slowdown_percent.value == pytest.approx(100 * (row.beside_ms / row.alone_ms - 1))
+    assert row.alone_ms == pytest.approx(np.concatenate([pair.alone_ns for pair in uneven]).mean() / 1e6)
+
+
+def test_p99_needs_five_pairs_and_its_samples() -> None:
+    """As in a duet: 662 requests on each side."""
+    found = neighbour_row("mps", "v", "copies", pairs(8, 1.5), []).p99_slowdown_percent
+    assert found is not None
+    assert found.value == pytest.approx(50.0, abs=2.0)
+    assert neighbour_row("mps", "v", "copies", pairs(4, 1.5, samples=200), []).p99_slowdown_percent is None
+    assert neighbour_row("mps", "v", "copies", pairs(10, 1.5, samples=66), []).p99_slowdown_percent is None
 
 
 def test_one_pair_has_a_value_and_no_interval() -> None:
