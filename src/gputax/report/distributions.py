@@ -50,6 +50,13 @@ def cell_shape(scenario: str, columns: Columns) -> CellShape:
     return CellShape(latency_curve(latency_ns), rate_interval(columns[begin_name], columns["end_ns"], counts))
 
 
+def pooled_curve(scenario: str, repeats: Iterable[Columns]) -> Curve | None:
+    """Return the curve over the requests of all repeats of a cell, whose samples `cell_shape` accepts."""
+    begin_name = "scheduled_ns" if scenario == "server" else "start_ns"
+    parts = [finite_values(each["end_ns"] - each[begin_name], "latency") for each in repeats if len(each["end_ns"])]
+    return latency_curve(np.concatenate(parts)) if parts else None
+
+
 def duet_curve(columns: Columns) -> Curve | None:
     """Return the curve of one side of a duet, over all its pairs."""
     _check(columns, ("latency_ns",))

@@ -14,7 +14,7 @@ from gputax.compare.given import is_foreign, read_given
 from gputax.errors import GputaxError, ResultsError
 from gputax.plan.budgets import Budgets
 from gputax.plan.environment import BARE
-from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve
+from gputax.report.distributions import CellShape, Curve, cell_shape, duet_curve, pooled_curve
 from gputax.report.wording import plain
 from gputax.results.documents import base
 from gputax.results.documents.comparison import COMPARISON_NAME, RESOLUTION_NAME, Comparison, Resolution
@@ -196,8 +196,15 @@ def read_run(directory: Path) -> RunSource:
             missing.append(benchmark.telemetry_file)
     for cell in record.cells:
         if isinstance(cell, RepeatedBenchmark) and cell.cell in shapes:
-            shapes[cell.cell] = replace(shapes[cell.cell], rate_ci95=_rate_over_repeats(cell))
+            curve = _curve_over_repeats(directory, [each for each in record.benchmarks if each.cell == cell.cell])
+            shapes[cell.cell] = CellShape(curve, _rate_over_repeats(cell))
     return RunSource(str(directory), record, shapes, telemetry, tuple(missing))
+
+
+def _curve_over_repeats(directory: Path, repeats: Sequence[Benchmark]) -> Curve | None:
+    """Return the curve of all repeats together, as far as their samples are still there."""
+    files = (file_inside(directory, each.samples_file) for each in repeats)
+    return pooled_curve(repeats[0].scenario, (read_samples(file) for file in files if file.is_file()))
 
 
 def _rate_over_repeats(cell: RepeatedBenchmark) -> tuple[float, float] | None:

@@ -109,6 +109,24 @@ def test_a_run_directory_is_read_whole(directory: Path) -> None:
     assert run.missing == ()
 
 
+def test_the_curve_of_a_repeated_cell_is_over_all_its_repeats(tmp_path: Path) -> None:
+    """The slow half of the requests is in the second repeat alone."""
+    store = ResultDirectory(tmp_path / "run", RUN)
+    first = benchmark()
+    second = benchmark(repeat=2, samples_file="samples/second.parquet")
+    store.write_document(record(first, second))
+    for each, latency_ns in ((first, 1_000_000), (second, 3_000_000)):
+        start = np.arange(1000) * 5_000_000
+        store.write_samples(
+            each.samples_file, {"start_ns": start, "end_ns": start + latency_ns, "samples": np.ones(1000, dtype=int)}
+        )
+    store.close()
+    (run,) = read_sources([store.path]).runs
+    curve = run.shapes[first.cell].curve
+    assert curve is not None
+    assert (min(curve.latency_ms), max(curve.latency_ms)) == (1.0, 3.0)
+
+
 def test_a_directory_of_directories_is_all_of_them_and_each_counts_once(directory: Path) -> None:
     write_text(directory.parent / "duet" / COMPARISON_NAME, comparison().model_dump_json())
     found = read_sources([directory.parent, directory, directory / RECORD_NAME])
