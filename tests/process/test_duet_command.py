@@ -25,6 +25,19 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TWO_MS = "synthetic:latency_us=2000"
 
 
+def test_a_budget_for_a_layer_that_neither_side_has_is_in_the_document(gputax: Gputax) -> None:
+    done = gputax(
+        "duet", "bare", "bare", "--engine", TWO_MS, "--budget", "xen=8%", "--max-time", "5", "--no-control", "--json",
+        "--out", "d",
+    )  # fmt: skip
+    text = "the budget for xen was not used: nothing that is compared has it and its base has not"
+    warnings = [
+        each.text for each in Comparison.model_validate_json(done.stdout).warnings if each.code == "unused-budget"
+    ]
+    assert warnings == [text]
+    assert text in done.stderr
+
+
 def test_an_injected_overhead_comes_back_with_its_proof(gputax: Gputax, tmp_path: Path) -> None:
     # Milliseconds enough that a late wake-up on a busy machine, which adds to both sides, does not hide the 20 %; and
     # time enough there for six restarts, while elsewhere it ends long before, at its first look.

@@ -59,6 +59,7 @@ def duet_request(
     from gputax.measure.duet.request import DuetRequest
     from gputax.measure.duet.sides import SideSpec
     from gputax.places import refuse_unknown
+    from gputax.plan.budgets import unused_scopes
     from gputax.plan.driver import chosen_engine, refuse_driver_contradictions
     from gputax.plan.engines import waiting_passively
     from gputax.plan.metrics import METRICS
@@ -103,6 +104,7 @@ def duet_request(
         injected=bool(engine_b),
         named=wanted.named(a, b),
         workloads=workloads,
+        notices=tuple(unused_scopes(wanted, [(a, b)])),
         accept_disturbed=accept_disturbed,
     )
 

@@ -11,7 +11,6 @@ import click
 
 from gputax.cli.options import Verb, as_json, command_text, names, options, own, place_options, variable_options
 from gputax.errors import Interrupted, UsageError
-from gputax.plan.budgets import parse_budgets, unused_scopes
 from gputax.plan.cells import SCENARIOS
 from gputax.plan.driver import engine_note
 from gputax.plan.micro import known_names
@@ -87,7 +86,7 @@ def duet(
         command=command_text(),
         **chosen,
     )
-    for notice in unused_scopes(parse_budgets(chosen["budgets"]), [(a, b)]):
+    for notice in request.notices:
         click.echo(f"gputax: {notice.text}", err=True)
     if note := engine_note(request.a.setup.engine, chosen["engine"]):
         click.echo(f"gputax: {note}", err=True)

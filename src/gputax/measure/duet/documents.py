@@ -40,7 +40,7 @@ def comparison_of(request: DuetRequest, a: WorkerSide, b: WorkerSide, rounds: Du
     judged = {workload: judge_duet(asked[workload], data) for workload, data in parts.items()}
     found = _control(rounds)
     doubt = doubt_of(a, b)
-    warnings = [WarningRecord.of(each) for each in round_notices(rounds)]
+    warnings = [WarningRecord.of(each) for each in (*request.notices, *round_notices(rounds))]
     warnings += [
         WarningRecord(code=each.code, text=_of_part(workload, each.text, rounds), value=each.value)
         for workload, part in judged.items()

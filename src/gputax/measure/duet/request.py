@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gputax.measure.duet.sides import SideSpec
 from gputax.plan.budgets import Budget
+from gputax.plan.notices import Notice
 
 # Seconds of one LoadGen slot: its 31 ms of fixed cost are then 2 %.
 LOADGEN_SLOT_S = 1.5
@@ -33,7 +34,8 @@ class DuetRequest:
     """The metrics named by a budget; they must be judged."""
     workloads: tuple[str, ...] = ()
     """Several operations of `micro`, which share the time; the sides are set up for the first."""
-
+    notices: tuple[Notice, ...] = ()
+    """What is wrong with the request itself, such as a budget for a layer that neither side has."""
     accept_disturbed: bool = False
     """Verdicts stand although the machine was disturbed; the label stays."""
 
