@@ -10,12 +10,13 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gputax.environments.driver import LIBVGPU, PROXY_PROGRAM, driver_library, library_variables, native_part
 from gputax.environments.environment import Described, Evidence
@@ -32,6 +33,8 @@ SPIN = ("auto", "always", "never")
 READY_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 5.0
 STATUS_TIMEOUT_S = 10.0
+KEPT_MESSAGE_BYTES = 4096
+LAST_WORDS_S = 2.0
 LONGEST_SOCKET_NAME = 107
 MAX_STATUS_BYTES = 16 * 1024 * 1024
 
@@ -118,11 +121,13 @@ def own_proxy(options: ProxyOptions, environ: Mapping[str, str]) -> Iterator[Pro
         address = ProxyAddress(directory / "s")
         # The coordinator may be killed, and an orphaned proxy would keep the device.
         process = ChildProcess(options.words(address.socket), dict(environ), ends_with_parent=True)
+        drained = [Drain(process.stderr)]
         try:
-            wait_until_ready(process)
+            _wait_until_ready(process, drained[0])
+            drained.append(Drain(process.stdout))
             yield address
         finally:
-            end_proxy(process)
+            _end_proxy(process, drained)
 
 
 def _place_for_sockets() -> Path:
@@ -132,7 +137,29 @@ def _place_for_sockets() -> Path:
     return place if len(os.fsencode(longest)) <= LONGEST_SOCKET_NAME else Path("/tmp")
 
 
-def wait_until_ready(process: ChildProcess) -> dict[str, Any]:
+class Drain:
+    """Reads a pipe and keeps its last words: a tenant can make a proxy write, and a full pipe stops it."""
+
+    def __init__(self, pipe: IO[bytes] | None) -> None:
+        assert pipe is not None
+        self._descriptor = pipe.fileno()
+        self._kept = bytearray()
+        self._thread = threading.Thread(target=self._read, name="proxy-messages", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(self._descriptor, 65536):
+                self._kept += data
+                del self._kept[:-KEPT_MESSAGE_BYTES]
+
+    def last_words(self) -> str:
+        """Wait until the pipe ends with its process, and return the last part of what was written."""
+        self._thread.join(LAST_WORDS_S)
+        return bytes(self._kept).decode(errors="replace")
+
+
+def _wait_until_ready(process: ChildProcess, messages: Drain) -> dict[str, Any]:
     """Read the line that a proxy prints when it is ready; if it exits or times out, raise with its stderr."""
     assert process.stdout is not None
     deadline = time.monotonic() + READY_TIMEOUT_S
@@ -141,7 +168,8 @@ def wait_until_ready(process: ChildProcess) -> dict[str, Any]:
         ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
         data = os.read(process.stdout.fileno(), 4096) if ready else b""
         if not data:
-            raise not_ready(_stderr_at_end(process))
+            _end_process(process)
+            raise not_ready(messages.last_words())
         line += data
     return read_ready(line)
 
@@ -166,17 +194,11 @@ def not_ready(words: str) -> PreflightError:
     )
 
 
-def _stderr_at_end(process: ChildProcess) -> str:
-    _end_process(process)
-    assert process.stderr is not None
-    with contextlib.suppress(OSError, ValueError):
-        return os.read(process.stderr.fileno(), 4096).decode(errors="replace")
-    return ""
-
-
-def end_proxy(process: ChildProcess) -> None:
+def _end_proxy(process: ChildProcess, drained: Sequence[Drain]) -> None:
     """Stop it with SIGTERM, kill it if it does not exit in time, and close its pipes."""
     _end_process(process)
+    for each in drained:
+        each.last_words()
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             with contextlib.suppress(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,31 @@ def test_one_that_does_not_obey_is_ended_all_the_same(scripted: Path, monkeypatc
     scripted.write_text('#!/bin/sh\ntrap "" TERM\necho "{\\"ready\\": true}"\nwhile :; do sleep 0.05; done\n')
     with own_proxy(ProxyOptions(Path("/b")), {"PATH": "/usr/bin:/bin"}):
         pass
+
+
+@pytest.mark.parametrize("stream", [1, 2], ids=["stdout", "stderr"])
+def test_one_with_many_messages_goes_on(scripted: Path, tmp_path: Path, stream: int) -> None:
+    """A tenant can make a proxy write; a pipe takes 64 KiB, and a proxy that waits for a reader serves nobody."""
+    scripted.write_text(
+        '#!/bin/sh\ntrap "exit 0" TERM\necho "{\\"ready\\": true}"\n'
+        f"head -c 1000000 /dev/zero >&{stream}\n"
+        f'touch "{tmp_path}/went-on"\nwhile :; do sleep 0.05; done\n'
+    )
+    with own_proxy(ProxyOptions(Path("/b")), {"PATH": "/usr/bin:/bin"}):
+        deadline = time.monotonic() + 10
+        while not (tmp_path / "went-on").exists():
+            assert time.monotonic() < deadline, "it waits for somebody to read its messages"
+            time.sleep(0.02)
+
+
+def test_one_with_many_messages_that_does_not_start_is_reported_with_its_last_words(scripted: Path) -> None:
+    scripted.write_text("#!/bin/sh\nhead -c 1000000 /dev/zero >&2\necho no device >&2\nexit 3\n")
+    with (
+        pytest.raises(PreflightError, match=r"the GPU proxy did not start: .*no device") as caught,
+        own_proxy(ProxyOptions(Path("/b")), {"PATH": "/usr/bin:/bin"}),
+    ):
+        pass
+    assert len(caught.value.what) < 5000
 
 
 @pytest.mark.parametrize(
