@@ -1,10 +1,8 @@
 /* The server's socket: created with exact permissions, never in place of a living server's, and its connections. */
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -45,17 +43,38 @@ static bool make_way(const char *path, const struct sockaddr_un *address, char *
     return true;
 }
 
-/* Two servers that start at once must not both find the path free: they take turns by a lock on its folder. */
-static int lock_folder(const char *path)
+struct lock {
+    char path[sizeof(struct sockaddr_un) + sizeof ".lock"];
+    int file;
+};
+
+/* Two servers that start at once must not both find the path free: one of them holds a lock, the other one ends.
+ * A tenant that may only read the folder must not be able to hold it, so it is a write lock on a file that only our
+ * user can open, and only for writing; the folder itself could be locked by everybody who can read it. */
+static bool take_lock(struct lock *lock, const char *path, char *why, size_t why_size)
 {
-    char copy[sizeof(struct sockaddr_un)];
-    snprintf(copy, sizeof copy, "%s", path);
-    int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0 && flock(folder, LOCK_EX) != 0) {
-        close(folder);
-        return -1;
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct stat ours, named;
+    snprintf(lock->path, sizeof lock->path, "%s.lock", path);
+    lock->file = open(lock->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0200);
+    if (lock->file < 0) {
+        snprintf(why, why_size, errno == ENOENT ? "%s: its folder: %s" : "%s: %s", errno == ENOENT ? path : lock->path,
+                 strerror(errno));
+        return false;
     }
-    return folder;
+    /* The one before us removes the file while it holds the lock: ours may be one that has no name any more. */
+    if (fcntl(lock->file, F_OFD_SETLK, &whole) == 0 && fstat(lock->file, &ours) == 0 &&
+        lstat(lock->path, &named) == 0 && ours.st_ino == named.st_ino && ours.st_dev == named.st_dev)
+        return true;
+    snprintf(why, why_size, "%s: another server is starting: it holds %s", path, lock->path);
+    close(lock->file);
+    return false;
+}
+
+static void drop_lock(const struct lock *lock)
+{
+    unlink(lock->path);
+    close(lock->file);
 }
 
 int wire_listen(const char *path, mode_t mode, char *why, size_t why_size)
@@ -66,11 +85,9 @@ int wire_listen(const char *path, mode_t mode, char *why, size_t why_size)
         return -1;
     }
     memcpy(address.sun_path, path, strlen(path) + 1);
-    int folder = lock_folder(path);
-    if (folder < 0) {
-        snprintf(why, why_size, "%s: its folder: %s", path, strerror(errno));
+    struct lock lock;
+    if (!take_lock(&lock, path, why, why_size))
         return -1;
-    }
     int listener = -1;
     if (make_way(path, &address, why, why_size)) {
         listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -83,7 +100,7 @@ int wire_listen(const char *path, mode_t mode, char *why, size_t why_size)
             listener = -1;
         }
     }
-    close(folder);
+    drop_lock(&lock);
     return listener;
 }
 
