@@ -88,15 +88,21 @@ static void write_logs(const struct jit_logs *logs, const char *text)
         *logs->error_size = (void *)(uintptr_t)(length ? length + 1 : 0);
 }
 
-/* The same complaint again and again (a tenant in a loop) is worth one line. */
+/* The same complaint again and again (a tenant in a loop) is worth one line. It quotes a tenant's text and goes to the
+ * log of a proxy: what is not printable ASCII would let the tenant write lines of its own, or act on a terminal. */
 static void complain_once(const char *text)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static char said[512];
+    char line[sizeof said];
+    snprintf(line, sizeof line, "%s", text);
+    for (char *at = line; *at; at++)
+        if (*at < ' ' || *at > '~')
+            *at = '?';
     pthread_mutex_lock(&lock);
-    if (strcmp(said, text) != 0) {
-        snprintf(said, sizeof said, "%s", text);
-        fprintf(stderr, "gputax software device: %s\n", text);
+    if (strcmp(said, line) != 0) {
+        memcpy(said, line, sizeof said);
+        fprintf(stderr, "gputax software device: %s\n", line);
     }
     pthread_mutex_unlock(&lock);
 }
