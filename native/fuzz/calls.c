@@ -238,6 +238,7 @@ static void open_backend(void)
 {
     setenv("GPUTAX_SOFT_MEMORY_MB", "16", 1);
     setenv("GPUTAX_SOFT_TIMEOUT_S", "1", 1);
+    setenv("GPUTAX_SOFT_COMPILE", "never", 1); /* a compiler would be another process for each kernel */
     struct backend *backend = &proxy.backend;
 #define TAKE(name) backend->calls.name = &name;
     BACKEND_CALLS(TAKE)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/ptx/ptx.h"
+#include "device/compile/compile.h"
 #include "script.h"
 
 enum { BLOCKS_MOST = 64, BLOCK_BYTES = 512, KERNELS_MOST = 4 };
@@ -20,6 +20,23 @@ struct owner {
     struct block blocks[BLOCKS_MOST];
     size_t count;
 };
+
+/* The interpreter is under test: nothing is compiled. */
+bool compile_run(const struct ptx_kernel *kernel, const struct ptx_launch *launch, CUresult *result)
+{
+    (void)kernel, (void)launch, (void)result;
+    return false;
+}
+
+void compile_interpreted(const struct ptx_kernel *kernel, uint64_t ns)
+{
+    (void)kernel, (void)ns;
+}
+
+void compile_forget(const struct ptx_code *code)
+{
+    (void)code;
+}
 
 static uint64_t place(void *who, size_t bytes)
 {
