@@ -6,7 +6,8 @@
 
 enum {
     PARAMETERS_MOST = 256,
-    PARAMETER_BYTES_MOST = 4096, /* CUDA's limit for most devices */
+    PARAMETER_BYTES_MOST = 32764, /* CUDA's limit since PTX 8.1 */
+    PARAMETER_INLINE_MOST = 4096, /* what a message carries; more travels as bulk bytes */
 };
 
 struct parameter {

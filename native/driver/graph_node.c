@@ -12,7 +12,8 @@ static CUresult layout_of(CUfunction function, struct parameter *parameters, uin
         CUresult result = cuFuncGetParamInfo(function, *count, &offset, &size);
         if (result == CUDA_ERROR_INVALID_VALUE) { /* the index behind the last */
             *bytes = layout_bytes(parameters, *count);
-            return *bytes == UINT32_MAX ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+            /* Also UINT32_MAX. A step of a graph changes by one message. */
+            return *bytes > PARAMETER_INLINE_MOST ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
         }
         if (result != CUDA_SUCCESS)
             return result;

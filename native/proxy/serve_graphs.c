@@ -97,7 +97,7 @@ static CUresult read_list(struct tenant *tenant, struct graph_facts *facts)
         if (facts->list_bytes - at < sizeof step)
             return CUDA_ERROR_INVALID_VALUE;
         memcpy(&step, facts->list + at, sizeof step);
-        if (step.parameter_bytes > PARAMETER_BYTES_MOST || step_stride(&step) > facts->list_bytes - at)
+        if (step.parameter_bytes > PARAMETER_INLINE_MOST || step_stride(&step) > facts->list_bytes - at)
             return CUDA_ERROR_INVALID_VALUE;
         CUresult result = check(tenant, &step);
         if (result != CUDA_SUCCESS)

@@ -21,27 +21,35 @@ struct module_facts {
     uint64_t charged_bytes; /* image and module */
 };
 
-/* The image in private memory with a 0 behind it, or NULL. */
-static char *take_image(struct request *request, size_t bytes)
+/* Copies the message's bulk bytes to private memory. */
+static bool take_bulk(struct request *request, void *to, size_t bytes)
 {
     struct wire *wire = request->tenant->wire;
-    char *image = malloc(bytes + 1);
-    for (size_t done = 0; image != NULL && done < bytes;) {
+    for (size_t done = 0; done < bytes;) {
         const void *at;
         size_t granted;
         if (wire->ops->bulk_peek(wire, bytes - done, &at, &granted) != WIRE_OK) {
             request->broken = true;
-            free(image);
-            return NULL;
+            return false;
         }
-        memcpy(image + done, at, granted);
+        memcpy((char *)to + done, at, granted);
         done += granted;
         request->bulk_left -= granted;
         if (wire->ops->bulk_release(wire, granted) != WIRE_OK)
             request->broken = true;
     }
-    if (image != NULL)
-        image[bytes] = 0;
+    return true;
+}
+
+/* The image in private memory with a 0 behind it, or NULL. */
+static char *take_image(struct request *request, size_t bytes)
+{
+    char *image = malloc(bytes + 1);
+    if (image == NULL || !take_bulk(request, image, bytes)) {
+        free(image);
+        return NULL;
+    }
+    image[bytes] = 0;
     return image;
 }
 
@@ -269,11 +277,15 @@ CUresult serve_cuLaunchKernel(struct request *request)
     if (handle == NULL || !tenant_find(tenant, HANDLE_STREAM, in->stream, &stream))
         return CUDA_ERROR_INVALID_HANDLE;
     const struct function_facts *facts = handle->extra;
-    if (request->variable_bytes != facts->bytes || in->parameter_bytes != facts->bytes)
+    bool bulk = facts->bytes > PARAMETER_INLINE_MOST;
+    if (in->parameter_bytes != facts->bytes || (bulk ? request->bulk_left : request->variable_bytes) != facts->bytes)
         return CUDA_ERROR_INVALID_VALUE;
     _Alignas(16) uint8_t packed[PARAMETER_BYTES_MOST];
     void *parameters[PARAMETERS_MOST];
-    memcpy(packed, request->variable, facts->bytes);
+    if (!bulk)
+        memcpy(packed, request->variable, facts->bytes);
+    else if (!take_bulk(request, packed, facts->bytes))
+        return CUDA_ERROR_LAUNCH_FAILED;
     for (uint32_t at = 0; at < facts->count; at++)
         parameters[at] = packed + facts->parameters[at].offset;
     if (!tenant_throttle(tenant)) {

@@ -6,7 +6,8 @@
 #include "vgpu/vgpu.h"
 
 enum { VARIABLE_MOST = 7168 };
-_Static_assert(sizeof(struct graph_step) + PARAMETER_BYTES_MOST <= VARIABLE_MOST, "a changed step fits into a message");
+_Static_assert(sizeof(struct graph_step) + PARAMETER_INLINE_MOST <= VARIABLE_MOST,
+               "a changed step fits into a message");
 
 CUresult graph_check(const struct graph_step *step)
 {
@@ -78,7 +79,7 @@ _Static_assert(sizeof(struct cuGraphExecKernelNodeSetParams_v2_in) ==
 CUresult graph_changed(struct graph_exec *exec, uint32_t place)
 {
     const struct exec_step *one = &exec->steps[place];
-    uint8_t packed[sizeof one->step + PARAMETER_BYTES_MOST];
+    uint8_t packed[sizeof one->step + PARAMETER_INLINE_MOST];
     size_t bytes = sizeof one->step + one->step.parameter_bytes;
     memcpy(packed, &one->step, sizeof one->step);
     if (one->step.parameter_bytes != 0)

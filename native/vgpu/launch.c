@@ -74,13 +74,17 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int gri
                                        .shared_bytes = shared_bytes,
                                        .stream = (uint64_t)(uintptr_t)stream,
                                        .parameter_bytes = function->bytes};
+        bool bulk = function->bytes > PARAMETER_INLINE_MOST;
         struct question question = {.call = CALL_cuLaunchKernel,
                                     .flags = QUESTION_CONTEXT | QUESTION_POSTED | QUESTION_FLUSH,
                                     .in = &in,
                                     .in_bytes = sizeof in,
                                     .variable = packed,
-                                    .variable_bytes = function->bytes};
+                                    .variable_bytes = bulk ? 0 : function->bytes,
+                                    .bulk_bytes = bulk ? function->bytes : 0};
         result = vgpu_ask_inside(&question);
+        if (result == CUDA_SUCCESS && bulk)
+            result = vgpu_bulk_out(packed, function->bytes);
     }
     vgpu_leave();
     return result;

@@ -141,6 +141,7 @@ struct build {
     struct symbol *module_symbols;
     struct function *functions;
     const struct function *kernel; /* being written */
+    uint64_t parameter_limit;
 
     struct insn *insns;
     uint32_t insn_count, insn_room;

@@ -86,6 +86,7 @@ static void read_version(struct build *b, struct ptx_module *module)
     if (major < 3 || major > PTX_VERSION_MAJOR)
         refuse_with(b, CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "PTX %u.%u is not known to this device", major, minor);
     module->version = major * 10 + (minor < 10 ? minor : 9);
+    b->parameter_limit = module->version < 81 ? PTX_PARAMETER_BYTES_BEFORE_8_1 : PTX_PARAMETER_BYTES;
 }
 
 static void read_target(struct build *b)
@@ -169,7 +170,7 @@ static void place_parameters(struct build *b, const struct function *function, s
         struct token name = {.at = formal->name, .length = formal->length, .kind = TOKEN_WORD};
         struct symbol *symbol = symbol_add(b, &name, SYMBOL_PARAMETER, 0);
         symbol->size = formal->bytes;
-        symbol->value = place(b, &used, formal->bytes, formal->align, 4096, "parameter");
+        symbol->value = place(b, &used, formal->bytes, formal->align, b->parameter_limit, "parameter");
         parameters[i] = (struct ptx_parameter){(uint32_t)symbol->value, formal->bytes};
     }
     kernel->parameters = parameters;

@@ -62,6 +62,7 @@ struct ptx_bounds {
 };
 
 enum { PTX_CAPABILITY = 90, PTX_VERSION_MAJOR = 9 };
+enum { PTX_PARAMETER_BYTES = 32764, PTX_PARAMETER_BYTES_BEFORE_8_1 = 4096 }; /* of one kernel */
 
 CUresult ptx_load(const char *text, const struct ptx_memory *memory, const struct ptx_bounds *bounds,
                   struct ptx_module **module, struct ptx_log *log);
