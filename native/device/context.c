@@ -130,6 +130,7 @@ void context_leave(struct CUctx_st *context)
 
 void context_leave_and_wait(struct CUctx_st *context, uint64_t until_ns, bool sleep)
 {
+    ptx_output_drain(context->scratch);
     pthread_mutex_unlock(&context->work);
     context_wait(context, until_ns, sleep);
     context_release(context);

@@ -205,8 +205,10 @@ static CUresult launch_in(struct CUctx_st *context, struct CUfunc_st *function, 
     result = ptx_run(function->kernel, &launch, context->scratch);
     stream_finish(stream, timeline_end(work));
     if (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == CUDA_ERROR_NOT_SUPPORTED)
-        return result;         /* nothing has run */
-    context->failure = result; /* a fault shows at the next call, as it does on a GPU */
+        return result; /* nothing has run */
+    if (result != CUDA_SUCCESS)
+        ptx_output_drain(context->scratch); /* the words of an assert: no later call gets in */
+    context->failure = result;              /* a fault shows at the next call, as it does on a GPU */
     return CUDA_SUCCESS;
 }
 

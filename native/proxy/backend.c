@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool look_up(struct backend *backend, void *library)
@@ -24,6 +25,7 @@ bool backend_open(struct backend *backend, const char *path, char *why, size_t w
 {
     memset(backend, 0, sizeof *backend);
     backend->path = path;
+    setenv("GPUTAX_SOFT_PRINTF", "off", 1); /* of the software device: a tenant's kernels do not write our log */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         snprintf(why, why_size, "cannot open the backend: %s", dlerror());

@@ -89,6 +89,12 @@ static void branch_targets(struct build *b, struct label *list)
     expect(b, ";");
 }
 
+static void skip_statement(struct build *b)
+{
+    while (!token_is(next(b), ";"))
+        continue;
+}
+
 static void define_label(struct build *b, const struct token *name)
 {
     struct label *label = label_named(b, name);
@@ -96,17 +102,13 @@ static void define_label(struct build *b, const struct token *name)
         branch_targets(b, label);
         return;
     }
-    if (token_is(peek(b), ".callprototype") || token_is(peek(b), ".calltargets"))
-        refuse(b, "calls through pointers ('%.*s') are not known to this device", (int)peek(b)->length, peek(b)->at);
+    if (accept(b, ".callprototype") || accept(b, ".calltargets")) {
+        skip_statement(b); /* a call through a pointer goes by the parameters it passes */
+        return;
+    }
     if (label->pc != NO_PC || label->jumps)
         refuse(b, "the label '%.*s' is there twice", shown(name), name->at);
     label->pc = b->insn_count;
-}
-
-static void skip_statement(struct build *b)
-{
-    while (!token_is(next(b), ";"))
-        continue;
 }
 
 /* .loc 1 2 3, function_name $L, inlined_at 1 2 3 has no end mark: it ends with its line. */
@@ -189,6 +191,8 @@ void body_write(struct build *b, const struct function *function)
     if (++b->depth > LIMIT_DEPTH)
         refuse(b, "the calls of '%.*s' are recursive or too deep for this device", (int)function->length,
                function->name);
+    instance.function = function;
+    instance.outer = outer;
     b->instance = &instance;
     instance.end = label_named(b, &END);
     b->at = function->body;

@@ -37,7 +37,7 @@ struct entry {
     uint64_t hash;
 };
 
-enum symbol_kind { SYMBOL_REGISTER, SYMBOL_PARAMETER, SYMBOL_LOCAL, SYMBOL_SHARED, SYMBOL_VARIABLE };
+enum symbol_kind { SYMBOL_REGISTER, SYMBOL_PARAMETER, SYMBOL_LOCAL, SYMBOL_SHARED, SYMBOL_VARIABLE, SYMBOL_FUNCTION };
 struct symbol {
     struct entry entry;
     struct symbol *next;
@@ -58,6 +58,9 @@ struct symbol {
  * are marked. */
 #define DYNAMIC_MARK ((uint64_t)0xd1a0 << 48)
 
+/* Pointers to functions lie in a window where there is no memory. */
+#define FUNCTION_MARK ((uint64_t)15 << WINDOW_SHIFT)
+
 struct formal { /* a parameter of a function or kernel */
     const char *name;
     uint32_t length;
@@ -74,6 +77,9 @@ struct function {
     uint32_t threads_max;
     struct formal *results, *formals;
     uint32_t result_count, formal_count;
+    uint64_t address;   /* what a pointer to it holds */
+    uint32_t own_calls; /* of itself in its own text */
+    bool own_calls_known;
 };
 
 struct label {
@@ -95,6 +101,8 @@ struct fixup { /* a place that wants the pc of a label once it is known */
 struct instance {
     struct fixup *fixups;
     struct label *end; /* where `ret` goes */
+    const struct function *function;
+    const struct instance *outer; /* that calls it */
 };
 
 struct constant_key {
@@ -140,6 +148,7 @@ struct build {
     struct symbol *symbols; /* innermost scope first */
     struct symbol *module_symbols;
     struct function *functions;
+    uint64_t function_names;       /* so far */
     const struct function *kernel; /* being written */
     uint64_t parameter_limit;
 
@@ -166,7 +175,7 @@ enum {
     LIMIT_REGISTERS = 1 << 18,      /* of one declaration */
     LIMIT_LOCAL_BYTES = 128 << 10,
     LIMIT_SHARED_BYTES = 227 << 10,
-    LIMIT_DEPTH = 32,
+    LIMIT_DEPTH = 96,
 };
 
 /* Ends the build with an error that names the line. */
@@ -263,6 +272,7 @@ bool lower_control(struct build *b, struct words *words);
 bool lower_convert(struct build *b, struct words *words);
 bool lower_half(struct build *b, struct words *words);
 bool lower_matrix(struct build *b, struct words *words);
+void lower_call(struct build *b);
 bool lower_async(struct build *b, struct words *words);
 /* Gives the instruction its address, and a cache of its own. */
 void address_set(struct build *b, struct insn *in, struct address address, enum space space);

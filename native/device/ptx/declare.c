@@ -119,7 +119,7 @@ static uint64_t first_value(struct build *b, const struct declaration *d)
     if (accept(b, "generic")) { /* the generic address of a variable is its address here */
         expect(b, "(");
         const struct symbol *symbol = symbol_find(b, expect_word(b));
-        if (!symbol || symbol->kind != SYMBOL_VARIABLE)
+        if (!symbol || (symbol->kind != SYMBOL_VARIABLE && symbol->kind != SYMBOL_FUNCTION))
             refuse(b, "a first value names something that is not a variable");
         expect(b, ")");
         value = symbol->value;
@@ -127,7 +127,7 @@ static uint64_t first_value(struct build *b, const struct declaration *d)
         bool negative = accept(b, "-");
         const struct token *token = next(b);
         const struct symbol *symbol = token->kind == TOKEN_WORD ? symbol_find(b, token) : NULL;
-        if (symbol && symbol->kind == SYMBOL_VARIABLE)
+        if (symbol && (symbol->kind == SYMBOL_VARIABLE || symbol->kind == SYMBOL_FUNCTION))
             value = symbol->value;
         else if (!(d->is_float && number_float(token, d->element == 8, &value)) && !number_integer(token, &value))
             refuse(b, "'%.*s' is not a first value", shown(token), token->at);

@@ -135,6 +135,7 @@ struct run {
     uint32_t watch; /* instructions until the next look at the clock */
     uint32_t live;  /* threads of the block that have not ended */
     CUresult fault;
+    struct ptx_output *output;
     struct barrier barriers[BARRIERS];
 };
 
@@ -293,6 +294,9 @@ step step_packed, step_pack;
 /* In ops_async.c. */
 enum { MBARRIER_INIT, MBARRIER_INVALIDATE, MBARRIER_ARRIVE, MBARRIER_DROP, MBARRIER_WAIT, MBARRIER_PARITY };
 step step_async_load, step_mbarrier, step_mbarrier_pending;
+
+/* Output of kernels, and calls that go wrong, in ops_print.c. */
+step step_print, step_assert_failed, step_bad_call, step_too_deep;
 
 /* Control, in run.c and barrier.c. */
 step step_branch, step_branch_indexed, step_exit, step_trap, step_barrier, step_clock;

@@ -1,4 +1,4 @@
-/* Branches, calls, barriers, and the instructions across a warp. */
+/* Branches, barriers, and the instructions across a warp. */
 #include <string.h>
 
 #include "device/ptx/build.h"
@@ -25,84 +25,6 @@ static bool lower_indexed(struct build *b, struct words *words)
     in->immediate = list->jumps_at;
     in->e = list->jumps;
     return true;
-}
-
-/* Gives each formal name of the function the storage of what the caller passed. */
-static void bind(struct build *b, const struct formal *formals, uint32_t count, struct symbol *const *actual)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct token name = {.at = formals[i].name, .length = formals[i].length, .kind = TOKEN_WORD};
-        if (actual[i]->kind != SYMBOL_LOCAL || actual[i]->size < formals[i].bytes)
-            refuse(b, "the parameter '%.*s' of a call does not fit", (int)name.length, name.at);
-        struct symbol *symbol = symbol_add(b, &name, SYMBOL_LOCAL, 0);
-        symbol->value = actual[i]->value;
-        symbol->size = formals[i].bytes;
-    }
-}
-
-static uint32_t actuals(struct build *b, struct symbol **list, uint32_t room)
-{
-    uint32_t count = 0;
-    if (accept(b, ")"))
-        return 0;
-    do {
-        const struct token *name = expect_word(b);
-        struct symbol *symbol = symbol_find(b, name);
-        if (!symbol || count == room)
-            refuse(b, "'%.*s' cannot be passed to a function", (int)name->length, name->at);
-        list[count++] = symbol;
-    } while (accept(b, ","));
-    expect(b, ")");
-    return count;
-}
-
-static const struct function *function_named(struct build *b, const struct token *name)
-{
-    for (const struct entry *at = entry_find(b, ENTRY_FUNCTION, 0, name->at, name->length); at; at = entry_next(at)) {
-        const struct function *function = (const struct function *)at;
-        if (!function->is_kernel)
-            return function;
-    }
-    refuse(b, "the function '%.*s' is called and has no body that this device knows", (int)name->length, name->at);
-}
-
-/* call.uni (result), name, (arguments): the function's text is written here; its parameters are the caller's storage */
-static void lower_call(struct build *b)
-{
-    enum { ROOM = 64 };
-    struct symbol *results[ROOM], *arguments[ROOM];
-    uint32_t result_count = 0, argument_count = 0;
-    if (accept(b, "(")) {
-        result_count = actuals(b, results, ROOM);
-        expect(b, ",");
-    }
-    const struct token *name = expect_word(b);
-    if (name->at[0] == '%')
-        refuse(b, "calls through pointers ('call %.*s') are not known to this device", (int)name->length, name->at);
-    const struct function *function = function_named(b, name);
-    if (accept(b, ",")) {
-        expect(b, "(");
-        argument_count = actuals(b, arguments, ROOM);
-    }
-    if (result_count != function->result_count || argument_count != function->formal_count)
-        refuse(b, "the call of '%.*s' has the wrong number of parameters", (int)name->length, name->at);
-    uint32_t around = NO_PC;
-    if (b->guard) { /* those whose guard is false go around */
-        b->guard_not = !b->guard_not;
-        emit(b, step_branch);
-        around = b->insn_count - 1;
-        b->guard = 0;
-    }
-    struct symbol *outer = b->symbols;
-    uint32_t frame = b->frame;
-    b->frame = ++b->frames; /* the caller's names do not hold in the function */
-    bind(b, function->results, function->result_count, results);
-    bind(b, function->formals, function->formal_count, arguments);
-    body_write(b, function);
-    symbols_drop(b, outer);
-    b->frame = frame;
-    if (around != NO_PC)
-        b->insns[around].immediate = b->insn_count;
 }
 
 /* bar.sync a{, b}; bar.arrive a, b; bar.red.popc.u32 d, a{, b}, {!}c; and the same under the name `barrier` */

@@ -52,6 +52,19 @@ static void function_directives(struct build *b, struct function *function)
     }
 }
 
+/* Declared or defined, a function has one address. */
+static uint64_t function_address(struct build *b, const struct token *name)
+{
+    struct symbol *symbol = symbol_find(b, name);
+    if (!symbol) {
+        symbol = symbol_add(b, name, SYMBOL_FUNCTION, 0);
+        symbol->value = FUNCTION_MARK | ++b->function_names << 4;
+    }
+    if (symbol->kind != SYMBOL_FUNCTION)
+        refuse(b, "the name '%.*s' is there twice", shown(name), name->at);
+    return symbol->value;
+}
+
 static void read_function(struct build *b, bool is_kernel)
 {
     struct function *function = take(b, sizeof *function);
@@ -62,6 +75,8 @@ static void read_function(struct build *b, bool is_kernel)
     const struct token *name = expect_word(b);
     function->name = name->at;
     function->length = name->length;
+    if (!is_kernel)
+        function->address = function_address(b, name);
     if (accept(b, "("))
         function->formals = declare_formals(b, &function->formal_count);
     function_directives(b, function);

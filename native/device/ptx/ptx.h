@@ -76,6 +76,7 @@ uint32_t ptx_version(const struct ptx_module *module);                    /* 94 
 CUresult ptx_run(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct ptx_scratch *scratch);
 struct ptx_scratch *ptx_scratch_open(void);
 void ptx_scratch_close(struct ptx_scratch *scratch);
+void ptx_output_drain(struct ptx_scratch *scratch); /* shows what kernels have printed */
 /* Code addresses may come again for other code: what the scratch remembers of a kernel is void after an unload. */
 void ptx_scratch_forget(struct ptx_scratch *scratch);
 

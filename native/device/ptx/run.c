@@ -269,6 +269,7 @@ static CUresult interpret(const struct ptx_kernel *kernel, const struct ptx_laun
         .fuel = FUEL,
         .watch = WATCH,
         .fault = CUDA_SUCCESS,
+        .output = &scratch->output,
     };
     if (!scratch_prepare(scratch, &run, (threads + LANES - 1) / LANES))
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;

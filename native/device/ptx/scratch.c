@@ -30,6 +30,8 @@ void ptx_scratch_close(struct ptx_scratch *scratch)
     if (!scratch)
         return;
     drop_files(scratch);
+    ptx_output_drain(scratch);
+    free(scratch->output.text);
     free(scratch->warps);
     free(scratch->shared);
     free(scratch->local);

@@ -14,6 +14,13 @@ struct register_file {
     uint32_t block[3];
 };
 
+/* What kernels have printed and nobody has seen yet. */
+struct ptx_output {
+    char *text;
+    size_t used;
+    uint64_t lost; /* bytes that had no room */
+};
+
 struct ptx_scratch {
     struct warp *warps;
     uint32_t warp_count;
@@ -24,6 +31,7 @@ struct ptx_scratch {
     struct access_cache *caches;
     uint32_t cache_count;
     uint64_t launch;
+    struct ptx_output output;
 };
 
 bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warps);

@@ -260,6 +260,11 @@ VARIABLE_OPTIONS: dict[str, Option] = {
         _variable(
             "soft-code", "GPUTAX_SOFT_CODE", "Software device: folder of its code. [default: ~/.cache/gputax/kernels]"
         ),
+        _variable(
+            "soft-printf",
+            "GPUTAX_SOFT_PRINTF",
+            "Software device: off drops what kernels print. [default: shown; off in a proxy]",
+        ),
         _variable("proxy-spin", "GPUTAX_PROXY_SPIN", "GPU proxy: how it waits: auto, always, never. [default: auto]"),
         _variable("proxy-transport", "GPUTAX_PROXY_TRANSPORT", "GPU proxy: shm or unix-socket. [default: shm]"),
         _variable("proxy-socket", "GPUTAX_PROXY_SOCKET", "GPU proxy: socket of a running proxy. [default: start one]"),
