@@ -190,7 +190,8 @@ static bool lower_set(struct build *b, struct words *words)
 /* mov.b64 {%r1, %r2}, %rd1 and mov.b64 %rd1, {%r1, %r2} */
 static void lower_parts(struct build *b, unsigned whole, bool into_parts)
 {
-    uint32_t parts[4], bytes = 0, count = 0, wide = 0, wide_bytes = whole;
+    enum { NO_TOKEN = 0xffffffffu };
+    uint32_t parts[4], numbers[4], bytes = 0, count = 0, wide = 0, wide_bytes = whole;
     if (!into_parts) {
         wide = operand_register(b, &wide_bytes);
         expect(b, ",");
@@ -200,6 +201,12 @@ static void lower_parts(struct build *b, unsigned whole, bool into_parts)
         if (count == 4)
             refuse(b, "too many parts in a mov");
         uint32_t part_bytes = bytes;
+        numbers[count] = NO_TOKEN;
+        if (!into_parts && peek(b)->kind == TOKEN_NUMBER) { /* its size is that of the other parts */
+            numbers[count] = b->at++;
+            parts[count++] = 0;
+            continue;
+        }
         parts[count++] = accept(b, "_") ? 0 : operand_register(b, &part_bytes);
         if (parts[count - 1] && bytes && part_bytes != bytes)
             refuse(b, "parts of different sizes in a mov");
@@ -210,7 +217,13 @@ static void lower_parts(struct build *b, unsigned whole, bool into_parts)
         expect(b, ",");
         wide = operand(b, whole == 8 ? '8' : '4');
     }
-    char name[16];
+    bytes = bytes ? bytes : whole / count;
+    for (uint32_t i = 0; i < count && bytes <= 4; i++) {
+        uint64_t value;
+        if (numbers[i] != NO_TOKEN && number_integer(&b->tokens[numbers[i]], &value))
+            parts[i] = slot_constant(b, value & (((uint64_t)1 << 8 * bytes) - 1), bytes);
+    }
+    char name[32];
     snprintf(name, sizeof name, "%s.%u.%u", into_parts ? "take" : "put", bytes, whole);
     if (wide_bytes != whole || bytes * count != whole || !op_named(name))
         refuse(b, "a mov of %u parts of %u bytes is not known to this device", count, bytes);

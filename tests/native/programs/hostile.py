@@ -68,6 +68,13 @@ st.global.u32 [%rd1], %r1;"""
     return [*loads, *map(str, from_device(there, results).tolist())]
 
 
+def without_end() -> list[str]:
+    """A function that calls itself without end: it may be loaded, and faults when it runs."""
+    loaded = ok(cu.cuModuleLoadData(f"{HEAD}.func f() {{ call f; }} .entry k() {{ call f; }}\0".encode()))
+    launch(function(loaded, "k"), (1,), (32,), ())
+    return [error(cu.cuCtxSynchronize())]
+
+
 def deep_nesting() -> list[str]:
     """Braces of blocks, of first values, and calls, each far deeper than anybody needs."""
     many = 100_000
@@ -76,7 +83,7 @@ def deep_nesting() -> list[str]:
         load(kernel("{" * many + "}" * many)),
         load(f"{HEAD}.global .u32 x[4] = {'{' * many}1{'}' * many};\n\0".encode()),
         load(f"{HEAD}{functions}.entry k() {{ call f0; }}\0".encode()),
-        load(f"{HEAD}.func f() {{ call f; }} .entry k() {{ call f; }}\0".encode()),
+        *without_end(),
     ]
 
 

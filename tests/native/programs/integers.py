@@ -168,6 +168,15 @@ def lanes() -> None:
     report("set.gt.xor.u32.s32", found, [ONES * ((signed(x) > signed(y)) ^ (z < 1 << 31)) for x, y, z in rows])
 
 
+def parts_of_registers() -> None:
+    """mov into a wider register, with a number as a part."""
+    inputs = [rng.integers(0, 65536, 64).astype(np.uint16)]
+    values = inputs[0].tolist()
+    report("mov.b32 d, {0, a}", apply("mov.b32 %d, {0, %a};", inputs, U4).tolist(), [x << 16 for x in values])
+    found = apply("mov.b32 %d, {%a, 0xBEEF};", inputs, U4).tolist()
+    report("mov.b32 d, {a, 0xBEEF}", found, [x | 0xBEEF0000 for x in values])
+
+
 def extremes() -> None:
     """min and max of floats by magnitude, with the product of the signs; not a number wins or loses."""
     special = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-40, -1e-40, 3.5, -3.5, 1e38, -1e38, 1e-38, 2, -2]
@@ -291,7 +300,7 @@ def faults() -> None:
 
 def main() -> None:
     start()
-    for group in (masks, products, lanes, extremes, copies, barriers, faults):
+    for group in (masks, products, lanes, parts_of_registers, extremes, copies, barriers, faults):
         group()
 
 

@@ -23,8 +23,8 @@ def answers(on_software: Any, program: str, **settings: str) -> Any:
     ("body", "named"),
     [
         ("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];", "tex.1d.v4.f32.s32"),
-        ("wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r1}, [%rd1], 16;", "wmma.load.a.sync.aligned.row.m16n16k16.f16"),
-        ("add.rn.bf16x2 %r1, %r1, %r2;", "add.rn.bf16x2"),
+        ("wmma.load.a.sync.aligned.row.m8n8k32.s4 {%r1}, [%rd1], 32;", "wmma.load.a.sync.aligned.row.m8n8k32.s4"),
+        ("add.rz.bf16x2 %r1, %r1, %r2;", "add.rz.bf16x2"),
         ("ld.global.v4.b128 %r1, [%rd1];", "ld.global.v4.b128"),
         ("mov.u32 %r1, %envreg3;", "%envreg3"),
         (".tex .u32 t;", ".tex"),

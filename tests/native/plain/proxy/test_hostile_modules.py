@@ -28,7 +28,7 @@ ANSWERS = {
     "branch_targets_and_label": [BAD, BAD],
     "index_behind_the_list": ["CUDA_ERROR_INVALID_PC"],
     "exclamation_marks": ["CUDA_SUCCESS", "CUDA_SUCCESS", "1", "2"],
-    "deep_nesting": [BAD] * 4,
+    "deep_nesting": [BAD, BAD, BAD, "CUDA_ERROR_HARDWARE_STACK_ERROR"],
     "padding_of_parameters": ["0"],
     "large_variables": [FULL, FULL, FULL, "True", "CUDA_SUCCESS"],
     "variables_in_bodies": ["True", "CUDA_SUCCESS"],
