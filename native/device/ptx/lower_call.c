@@ -55,7 +55,7 @@ static struct function *function_named(struct build *b, const struct token *name
     return NULL;
 }
 
-/* A function that calls itself is written into itself so many times; with several such calls the text would grow by
+/* A function that calls itself is written into itself up to this depth; with several such calls the text would grow by
  * their number each time. A thread that goes deeper faults. */
 static uint32_t levels_most(struct build *b, struct function *function)
 {

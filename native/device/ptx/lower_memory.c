@@ -216,10 +216,10 @@ static bool lower_is_space(struct build *b, struct words *words)
 
 static bool lower_fence(struct words *words)
 {
-    static const char *const PARTS[] = {"cta",    "gl",      "sys",     "gpu",           "cluster",
-                                        "sc",     "acq_rel", "acquire", "release",       "mbarrier_init",
-                                        "proxy",  "alias",   "async",   "async::global", "async::shared::cta",
-                                        "generic"};
+    static const char *const PARTS[] = {"cta",         "gl",      "sys",     "gpu",           "cluster",
+                                        "sc",          "acq_rel", "acquire", "release",       "mbarrier_init",
+                                        "proxy",       "alias",   "async",   "async::global", "async::shared::cta",
+                                        "shared::cta", "generic"};
     take_all(words, PARTS, sizeof PARTS / sizeof *PARTS);
     return words->count == 1; /* memory is in order already */
 }

@@ -138,7 +138,7 @@ static bool read_field(struct printer *p, const char **at, struct field *field)
     return true;
 }
 
-/* The format is built anew from what was understood: nothing of the kernel's own text reaches the C library. */
+/* The format is written again from what was understood: nothing of the kernel's own text reaches the C library. */
 static int print_field(const struct field *field, uint64_t bits, const char *string, char *piece)
 {
     char format[48], width[16] = "", precision[16] = "";
