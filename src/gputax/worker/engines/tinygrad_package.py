@@ -55,6 +55,7 @@ def settings(environ: Mapping[str, str], library: str, *, graphs: bool) -> dict[
         "JIT_BATCH_SIZE": "0",  # one graph per run, not one for each 32, 64, 128 ... kernels
         "CACHELEVEL": "0",  # nothing in ~/.cache/tinygrad: our captures are kept with the models
         "DISABLE_HTTP_CACHE": "1",
+        "PARALLEL": "0",  # no pool of compiling processes, which would stay beside the measurement
     }
 
 
