@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import client, figures, kubernetes, models, proxy
+from bench import client, figures, kubernetes, models, proxy, soft
 from bench.compare_million import compare_million
 from bench.duet import aa_false_verdicts, duet_gain, duet_seconds
 from bench.goals import GOALS, judge
@@ -37,6 +37,7 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "proxy-tenants": proxy.proxy_tenants,
     "proxy-resnet50": models.proxy_resnet50,
     "proxy-calls": models.proxy_calls,
+    "soft-gflops": soft.soft_gflops,
     "soft-resnet50": models.soft_resnet50,
     "soft-bert-large": models.soft_bert_large,
     "soft-compile": models.soft_compile,

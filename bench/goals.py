@@ -52,6 +52,7 @@ GOALS: tuple[Goal, ...] = (
     Goal("proxy_op_mean_overhead", "<=", 0.05),
     Goal("proxy_launch_us", "<=", 1),
     Goal("proxy_resnet50_overhead", "<=", 0.01),
+    Goal("soft_gflops", ">=", 10),
     Goal("soft_resnet50_cpu_s", "<=", 0.9),
     Goal("soft_bert_large_cpu_s", "<=", 18),
     Goal("soft_compile_cold_s", "<=", 15),

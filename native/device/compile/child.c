@@ -29,6 +29,9 @@ static const char *const FLAGS[] = {"-O2",
                                     "-fvisibility=hidden",
                                     "-std=gnu11",
                                     "-w",
+#ifdef __x86_64__
+                                    "-mno-red-zone", /* calls that the compiler does not see use the stack */
+#endif
                                     "-fPIC",
                                     "-shared",
                                     "-o",

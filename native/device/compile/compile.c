@@ -61,7 +61,7 @@ static char *text_of(const struct ptx_kernel *kernel, const struct ptx_launch *l
         made->axis = plan.axis;
         made->barriers = plan.barrier_count > 0;
         if (!plan.refusal)
-            text = emit_kernel(&plan, &made->state_bytes);
+            text = emit_kernel(&plan, &made->state_bytes, &made->range_count);
     }
     if (!text)
         report_refusal(plan.refusal ? plan.refusal : "its text is too long");

@@ -84,6 +84,19 @@ const char *mask_of(const struct emitter *e, const struct item *item)
     return e->plan->blocks[item->block].divergent ? "m" : e->plan->full ? "ALL_LANES" : "start";
 }
 
+/* What is read before it is written, be it as the part that a blend keeps: the C compiler takes a variable without a
+ * value for any value, a different one at each use, and then loses masks. */
+static bool begins_zero(const struct plan *plan, uint32_t name)
+{
+    if (name < plan->register_count && set_has(plan->blocks[0].live, name))
+        return true;
+    for (uint32_t i = 0; i < plan->item_count; i++)
+        for (uint32_t k = 0; k < plan->items[i].made_count; k++)
+            if (plan->items[i].made[k] == name && (plan->items[i].blends || plan->items[i].guard != NONE))
+                return true;
+    return false;
+}
+
 static void declare(struct emitter *e)
 {
     const struct plan *plan = e->plan;
@@ -96,7 +109,7 @@ static void declare(struct emitter *e)
         if (name->class == CLASS_MAYBE)
             say(&e->body, "int o%u = 1;\n", i);
         if (name->class != CLASS_EVEN)
-            say(&e->body, "w%u v%u = {0};\n", width_of(name->bytes), i);
+            say(&e->body, "w%u v%u%s;\n", width_of(name->bytes), i, begins_zero(plan, i) ? " = {0}" : "");
     }
     for (uint32_t b = 0; b < plan->block_count; b++)
         if (plan->blocks[b].joined)
@@ -201,7 +214,7 @@ static char *joined(const struct emitter *e)
     return all.at;
 }
 
-char *emit_kernel(const struct plan *plan, uint32_t *state_bytes)
+char *emit_kernel(const struct plan *plan, uint32_t *state_bytes, uint32_t *range_count)
 {
     struct emitter *e = calloc(1, sizeof *e);
     // cppcheck-suppress comparePointers; both are bounds of one section
@@ -212,7 +225,9 @@ char *emit_kernel(const struct plan *plan, uint32_t *state_bytes)
     e->plan = plan;
     e->used = calloc(forms + 1, sizeof *e->used);
     e->state_at = calloc(plan->register_count + 1, sizeof *e->state_at);
-    if (e->used && e->state_at) {
+    e->first = calloc(plan->item_count + 1, sizeof *e->first);
+    e->covered = calloc(plan->item_count + 1, sizeof *e->covered);
+    if (e->used && e->state_at && e->first && e->covered) {
         place_state(e);
         say(&e->body, "__attribute__((visibility(\"default\"))) int gputax_gang(struct compiled_call *c)\n{\n");
         declare(e);
@@ -227,11 +242,14 @@ char *emit_kernel(const struct plan *plan, uint32_t *state_bytes)
                 emit_form(&e->functions, i, vector);
         whole = joined(e);
         *state_bytes = e->state_bytes;
+        *range_count = plan->code->cache_count + e->cover_count;
     }
     free(e->functions.at);
     free(e->body.at);
     free(e->used);
     free(e->state_at);
+    free(e->first);
+    free(e->covered);
     free(e);
     return whole;
 }

@@ -11,14 +11,30 @@ struct text {
 };
 void say(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+struct place { /* how the addresses of one access lie */
+    const struct name *address;
+    unsigned element, count, whole;
+    bool even, shared, global;
+    uint64_t footprint;
+};
+
+struct cover { /* what a block touches through one address */
+    uint32_t name;
+    bool global, write;
+    int64_t low, end;
+    unsigned align;
+};
+
 enum { WORDS = 16, WORD_BYTES = 96 };
 struct emitter {
     const struct plan *plan;
     struct text functions; /* in front of the kernel: one for each form that is used, tables of accesses */
     struct text body;
     bool *used; /* forms */
-    uint32_t access_count;
-    uint32_t *state_at; /* by register: its place in what a gang keeps; 0: not kept */
+    uint32_t access_count, cover_count;
+    bool *first, *covered; /* by item: computed before the block's checks; covered by them */
+    bool sure;             /* in the text where these have held */
+    uint32_t *state_at;    /* by register: its place in what a gang keeps; 0: not kept */
     uint32_t state_bytes;
     uint32_t barriers; /* seen so far */
     char words[WORDS][WORD_BYTES];
@@ -40,12 +56,14 @@ void put_vector(struct emitter *e, const struct item *item, uint32_t k, const ch
 
 void emit_item(struct emitter *e, uint32_t at);
 void emit_access(struct emitter *e, const struct item *item);
+struct place access_place(const struct emitter *e, const struct item *item);
+void emit_items(struct emitter *e, uint32_t block);
 void emit_entry(struct emitter *e);
 void emit_block(struct emitter *e, uint32_t block);
 void emit_end(struct emitter *e);
 
 /* emit.c: the whole file; NULL: no memory. The caller frees it. */
-char *emit_kernel(const struct plan *plan, uint32_t *state_bytes);
+char *emit_kernel(const struct plan *plan, uint32_t *state_bytes, uint32_t *range_count);
 
 /* prelude.c */
 extern const char PRELUDE_TEXT[];

@@ -3,14 +3,7 @@
 
 #include <string.h>
 
-struct place { /* how the addresses of one access lie */
-    const struct name *address;
-    unsigned element, count, whole;
-    bool even, shared, global;
-    uint64_t footprint;
-};
-
-static struct place place_of(const struct emitter *e, const struct item *item)
+struct place access_place(const struct emitter *e, const struct item *item)
 {
     const struct insn *in = item->in;
     struct place p = {.address = &e->plan->names[item->sources[0]], .element = item->element, .count = in->count};
@@ -117,7 +110,17 @@ static void even_access(struct emitter *e, const struct item *item, const struct
     const char *scalar = scalar_of(e, item->sources[0]);
     uint64_t needs = p->whole + p->footprint;
     bool one = p->address->stride == 0;
-    say(&e->body, "uint64_t a = (uint64_t)%s + (uint64_t)%lldll;\nif (LIKELY(", scalar, (long long)item->in->immediate);
+    bool sure = e->sure && e->covered[item - e->plan->items];
+    say(&e->body, "uint64_t a = (uint64_t)%s + (uint64_t)%lldll;\n", scalar, (long long)item->in->immediate);
+    if (sure && (item->kind == KIND_LOAD || one || takes_all(e, item))) {
+        say(&e->body, "char *at = %s;\n", p->global ? "(char *)(uintptr_t)a" : "S + a");
+        if (one)
+            move_one(e, item, p);
+        else
+            move_lanes(e, item, p, word(e, "at + l * %lldll", (long long)p->address->stride));
+        return;
+    }
+    say(&e->body, "if (LIKELY(");
     if (p->address->class == CLASS_MAYBE)
         say(&e->body, "o%u && ", item->sources[0]);
     if (item->kind == KIND_STORE && !one && !takes_all(e, item))
@@ -137,7 +140,7 @@ static void even_access(struct emitter *e, const struct item *item, const struct
         move_lanes(e, item, p, word(e, "at + l * %lldll", (long long)p->address->stride));
     say(&e->body, "} else {\n");
     if (one && p->address->class == CLASS_EVEN) { /* the same for all: one thread's fault is everybody's */
-        say(&e->body, "char *at = place_of(c, &A%u, a, 0);\nif (!at)\ngoto FAIL;\n", e->access_count);
+        say(&e->body, "char *at = place_of(c, &A%u, a);\nif (!at)\ngoto FAIL;\n", e->access_count);
         move_one(e, item, p);
     } else {
         each(e, item, p);
@@ -176,7 +179,7 @@ static bool same_values(const struct emitter *e, const struct item *item)
 
 void emit_access(struct emitter *e, const struct item *item)
 {
-    struct place p = place_of(e, item);
+    struct place p = access_place(e, item);
     bool one = p.even && p.address->stride == 0;
     if (one && (p.address->class != CLASS_EVEN || (item->kind == KIND_STORE && !same_values(e, item))))
         p.even = false; /* the last thread's value stays: thread by thread */

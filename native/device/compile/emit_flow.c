@@ -16,7 +16,7 @@ static void go_on(struct emitter *e, uint32_t from)
 
 static void burn(struct emitter *e)
 {
-    say(&e->body, "if (--fuel == 0) {\nif (c->tick(c))\ngoto FAIL;\nfuel = c->fuel;\n}\n");
+    say(&e->body, "if (__builtin_expect(--fuel == 0, 0)) {\nif (ticked(c))\ngoto FAIL;\nfuel = c->fuel;\n}\n");
 }
 
 /* All who are here go to the block. */
@@ -68,6 +68,12 @@ static void leave(struct emitter *e, uint32_t from)
     go_on(e, from);
 }
 
+/* The vector of a name that is mostly evenly spaced is kept only if it is in use. */
+static const char *rare(struct emitter *e, const struct name *name, int part, uint32_t at)
+{
+    return name->class == CLASS_MAYBE && part == 2 ? word(e, "if (!o%u)\n", at) : "";
+}
+
 static void keep(struct emitter *e, const uint64_t *live, bool restore)
 {
     const struct plan *plan = e->plan;
@@ -83,13 +89,18 @@ static void keep(struct emitter *e, const uint64_t *live, bool restore)
         } const parts[] = {{name->class != CLASS_GENERAL, 'u', 0},
                            {name->class == CLASS_MAYBE, 'o', 8},
                            {name->class != CLASS_EVEN, 'v', name->class == CLASS_MAYBE ? 64 : 0}};
-        for (int i = 0; i < 3; i++)
-            if (parts[i].is && restore)
-                say(&e->body, "__builtin_memcpy(&%c%u, c->state + %u, sizeof %c%u);\n", parts[i].letter, r,
-                    at + parts[i].offset, parts[i].letter, r);
-            else if (parts[i].is)
-                say(&e->body, "__builtin_memcpy(c->state + %u, &%c%u, sizeof %c%u);\n", at + parts[i].offset,
-                    parts[i].letter, r, parts[i].letter, r);
+        for (int i = 0; i < 3; i++) {
+            if (!parts[i].is)
+                continue;
+            say(&e->body, "%s", rare(e, name, i, r));
+            char letter = parts[i].letter;
+            if (restore)
+                say(&e->body, "__builtin_memcpy(&%c%u, c->state + %u, sizeof %c%u);\n", letter, r, at + parts[i].offset,
+                    letter, r);
+            else
+                say(&e->body, "__builtin_memcpy(c->state + %u, &%c%u, sizeof %c%u);\n", at + parts[i].offset, letter, r,
+                    letter, r);
+        }
     }
 }
 
@@ -210,11 +221,7 @@ void emit_block(struct emitter *e, uint32_t b)
         say(&e->body, "m |= p%u;\np%u = NO_LANES;\nif (!bits(m))\n", b, b);
         go_on(e, b);
     }
-    for (uint32_t i = block->first; i < block->end; i++) {
-        enum kind kind = plan->items[i].kind;
-        if (kind != KIND_BRANCH && kind != KIND_EXIT && kind != KIND_TRAP && kind != KIND_BARRIER)
-            emit_item(e, i);
-    }
+    emit_items(e, b);
     bool ends =
         last->kind == KIND_BRANCH || last->kind == KIND_EXIT || last->kind == KIND_TRAP || last->kind == KIND_BARRIER;
     bool parts = ends && last->guard != NONE && plan->names[last->guard].class == CLASS_GENERAL;

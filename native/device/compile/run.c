@@ -12,6 +12,9 @@ struct worker {                /* one thread's part of a launch */
     struct job *job;
     struct warp warp;
     uint32_t gang_count;
+    struct {
+        uint32_t tid[3], live;
+    } * gangs;         /* where each begins */
     uint32_t *entries; /* of gangs: where each goes on; ENDED */
     char *states, *local;
 };
@@ -64,18 +67,20 @@ static void step_on(struct compiled_call *c, uint32_t insn, uint32_t active)
     in->run(&worker->warp, in, active);
 }
 
-/* Where gang number `at` begins: gangs follow the axis that their threads lie on, then the other two. */
-static void place_gang(struct worker *worker, uint32_t at)
+/* Gangs follow the axis that their threads lie on, then the other two. */
+static void place_gangs(struct worker *worker)
 {
     const uint32_t *block = worker->job->launch->block;
     uint32_t axis = worker->job->compiled->axis, other = axis == 0 ? 1 : 0, last = axis == 2 ? 1 : 2;
     uint32_t row = (block[axis] + COMPILED_WIDTH - 1) / COMPILED_WIDTH;
-    struct compiled_call *c = &worker->call;
-    c->tid[axis] = at % row * COMPILED_WIDTH;
-    c->tid[other] = at / row % block[other];
-    c->tid[last] = at / row / block[other];
-    uint32_t left = block[axis] - c->tid[axis];
-    c->live = left >= COMPILED_WIDTH ? 255 : (1u << left) - 1;
+    for (uint32_t i = 0; i < worker->gang_count; i++) {
+        uint32_t *tid = worker->gangs[i].tid;
+        tid[axis] = i % row * COMPILED_WIDTH;
+        tid[other] = i / row % block[other];
+        tid[last] = i / row / block[other];
+        uint32_t left = block[axis] - tid[axis];
+        worker->gangs[i].live = left >= COMPILED_WIDTH ? 255 : (1u << left) - 1;
+    }
 }
 
 /* False: a fault. */
@@ -83,7 +88,8 @@ static bool run_gang(struct worker *worker, uint32_t at)
 {
     struct compiled_call *c = &worker->call;
     const struct compiled *compiled = worker->job->compiled;
-    place_gang(worker, at);
+    memcpy(c->tid, worker->gangs[at].tid, sizeof c->tid);
+    c->live = worker->gangs[at].live;
     c->entry = worker->entries[at];
     c->state = worker->states + (size_t)at * compiled->state_bytes;
     c->local = worker->local + (size_t)at * COMPILED_WIDTH * worker->job->kernel->local_bytes;
@@ -118,6 +124,7 @@ static bool open_worker(struct worker *worker, struct job *job)
     uint32_t row = (block[axis] + COMPILED_WIDTH - 1) / COMPILED_WIDTH;
     worker->job = job;
     worker->gang_count = threads / block[axis] * row;
+    worker->gangs = calloc(worker->gang_count, sizeof *worker->gangs);
     worker->entries = calloc(worker->gang_count, sizeof *worker->entries);
     worker->states = calloc(worker->gang_count, job->compiled->state_bytes + 1);
     worker->local = calloc(worker->gang_count, (size_t)kernel->local_bytes * COMPILED_WIDTH + 1);
@@ -125,7 +132,7 @@ static bool open_worker(struct worker *worker, struct job *job)
     worker->call = (struct compiled_call){
         .parameters = job->launch->parameters,
         .shared = calloc(1, job->compiled->shared_bytes + 64),
-        .ranges = calloc(kernel->code->cache_count + 1, sizeof(struct compiled_range)),
+        .ranges = calloc(job->compiled->range_count + 1, sizeof(struct compiled_range)),
         .registers = worker->warp.registers,
         .fuel = FUEL,
         .host = worker,
@@ -134,12 +141,15 @@ static bool open_worker(struct worker *worker, struct job *job)
         .step = step_on,
     };
     memcpy(worker->call.nctaid, job->launch->grid, sizeof worker->call.nctaid);
-    return worker->entries && worker->states && worker->local && worker->warp.registers && worker->call.shared &&
-           worker->call.ranges;
+    if (worker->gangs)
+        place_gangs(worker);
+    return worker->gangs && worker->entries && worker->states && worker->local && worker->warp.registers &&
+           worker->call.shared && worker->call.ranges;
 }
 
 static void close_worker(struct worker *worker)
 {
+    free(worker->gangs);
     free(worker->entries);
     free(worker->states);
     free(worker->local);

@@ -12,7 +12,7 @@ struct compiled { /* for one shape of blocks */
     uint32_t block[3], axis;
     uint64_t shared_bytes;
     bool barriers;
-    uint32_t state_bytes;
+    uint32_t state_bytes, range_count;
     compiled_gang *gang; /* NULL: refused */
     void *library;
 };
