@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 help:  ## show these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 32
 
-run: $(VENV)/.installed native  ## set up, and measure this machine with `gputax demo` (about four minutes once set up)
+run: $(VENV)/.installed native  ## set up, and measure this machine with `gputax demo` (about five minutes once set up)
 	$(BIN)/gputax demo
 
 native:  ## build the software CUDA device, libvgpu and the GPU proxy into native/build (gcc and make)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.layout import REPOSITORY
+from tests.builders.small_models import small_classifier
 from tests.e2e.real_cluster import NAMESPACE, RealCluster
 
 pytestmark = pytest.mark.e2e
@@ -72,4 +73,38 @@ def test_micro_behind_the_daemon_sets_proxy_is_judged_against_five_percent(
         # Of operations below a millisecond p99 has twice the layer's budget; it decides only where it fails.
         assert each["budget"] == (10.0 if each["metric"] == "latency_p99" else 5.0)
         print(f"bare -> k8s+proxy: {each['overhead_percent']} % {each['ci95_percent']}: {each['verdict']}")
+    assert proxied.ours() == [each for each in proxied.ours() if "proxy" in each], "the tenant's pod is gone"
+
+
+# The only directory of the node that a tenant's pod sees: the proxy's socket is in it.
+NODE_DIRECTORY = Path("/run/gputax-proxy")
+SUITE = 'scenarios = ["single-stream"]\nsample_count = 8\n[single-stream]\npilot_s = 0.2\nmin_samples = 64\n'
+
+
+@pytest.fixture
+def small_model(proxied: RealCluster) -> Iterator[Path]:
+    """A model of milliseconds, where the tenant's pod finds it; without a C compiler ResNet-50 would take 16 s."""
+    assert proxied.own, "the node is this machine"
+    path = small_classifier(NODE_DIRECTORY / "small.onnx")
+    path.chmod(0o644)
+    yield path
+    path.unlink()
+
+
+def test_a_model_runs_behind_the_daemon_sets_proxy(proxied: RealCluster, small_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(SUITE)
+    words = ["run", "--env", "k8s+proxy", "--device", "software", "--workload", "resnet50", "--weights"]
+    words += [str(small_model), "--suite", "tiny.toml", "--accept-disturbed", "--out", "m"]
+    done = proxied.gputax(*words, "--image", proxied.image, "--cpus", "1", "--memory", "2Gi", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads((tmp_path / "m/benchmark_results.json").read_text())
+    (benchmark,) = record["benchmarks"]
+    assert benchmark["engine"] == "tinygrad"
+    assert benchmark["valid"] is True
+    assert "software device" in record["device_label"]
+    evidence = benchmark["evidence"]
+    assert evidence["active"] is True, evidence
+    assert evidence["device_nodes"] == []
+    assert evidence["calls_by_worker"] == evidence["calls_by_proxy"]
+    assert evidence["calls"]["cuGraphLaunch"] >= benchmark["queries"], "each query is one graph on the device"
     assert proxied.ours() == [each for each in proxied.ours() if "proxy" in each], "the tenant's pod is gone"

@@ -1,4 +1,4 @@
-"""`gputax demo`: look at this machine, measure it in about four minutes, and show one screen."""
+"""`gputax demo`: look at this machine, measure it in about five minutes, and show one screen."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gputax.cli.options import Verb, as_json, options
-from gputax.errors import Interrupted, UsageError
+from gputax.errors import Interrupted, PreflightError, UsageError
 from gputax.plan.options import declared
 
 if TYPE_CHECKING:
+    from gputax.measure.view import RunView
     from gputax.report.demo import DemoResults
     from gputax.results.documents.base import Document
     from gputax.results.documents.comparison import Comparison, Resolution
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 EXIT_CELLS_FAILED, EXIT_INVALID = 4, 5
 OPERATIONS = tuple(f"micro:{name}" for name in ("operation", "launch", "allocate", "copy-in-100MB", "copy-out-100MB"))
+# Interpreted, ResNet-50 takes 11 to 16 s of a core; compiled about one. Slower than this, there are too few pairs.
+SLOWEST_INFERENCE_S = 4.0
 # A kernel that takes 125 us and copies at 4.5 GB/s: about a small inference, and none of a GPU's numbers.
 SOFTWARE_DEVICE: dict[str, Any] = {"soft_kernel_us": 125, "soft_copy_gbps": 4.5}
 
@@ -38,7 +41,9 @@ class Sizes:
     workload: str = "resnet50"
     engine: str = ""
     resolution_s: float = 15.0
-    duet_s: float = 36.0
+    model_s: float = 60.0
+    slowest_inference_s: float = SLOWEST_INFERENCE_S
+    duet_s: float = 30.0
     tenants: tuple[int, ...] = (1, 3)
     repeats: int = 3
     window_s: float = 3.0
@@ -54,7 +59,7 @@ class Sizes:
     as_json("Write all documents to stdout as one JSON object instead of the screen."),
 )
 def demo(out: str, wait_quiet: float, as_json: bool) -> int:
-    """Measure this machine: inference, its noise, the GPU proxy, tenants that share it. About four minutes.
+    """Measure this machine: a model behind the GPU proxy, inference, noise, tenants. About five minutes.
 
     A verdict is an answer and not a failure: exits with 0 also where a budget is exceeded or the machine was
     disturbed (the screen says so), with 5 if results are invalid.
@@ -103,7 +108,7 @@ class Tour:
 
         self._directory, self._sizes = directory, sizes
         self._line = Line(sys.stderr)
-        self._steps = 7
+        self._steps = 8
         self._number, self._title = 0, ""
 
     def results(self) -> DemoResults:
@@ -115,15 +120,16 @@ class Tour:
         cores, warnings = self._machine()
         if missing:
             self._line.say(f"gputax: warning: skipped the GPU proxy: not built: {', '.join(missing)}. Next: {BUILD}")
-            self._steps -= 2
+            self._steps -= 3
             warnings = (*warnings, "GPU proxy skipped, native parts not built")
+        model, note = (None, "") if missing else self._model()
         run = self._run()
         resolution = self._resolution()
         proxy = None if missing else self._proxy()
         sharing = [self._share()]
         if not missing:
             sharing.append(self._tenants())
-        return DemoResults(cores, warnings, run, resolution, proxy, tuple(sharing))
+        return DemoResults(cores, warnings, run, resolution, proxy, tuple(sharing), model, note)
 
     def report(self) -> Path:
         """Write the page of all parts."""
@@ -190,24 +196,43 @@ class Tour:
         write_text(self._directory / RESOLUTION_NAME, found.model_dump_json(indent=2) + "\n")
         return found
 
+    def _model(self) -> tuple[Comparison | None, str]:
+        """Measure a model behind the proxy, or say in one line why it is not."""
+        from gputax.environments.driver import c_compiler
+
+        self._step("a model behind the GPU proxy")
+        if c_compiler() is None:
+            return None, f"{self._sizes.workload} skipped: without a C compiler the software device is too slow."
+        try:
+            # The first start captures the model and compiles its kernels, both sides of the duet then read the caches.
+            took_s = seconds_of_an_inference(self._sizes.workload, self._progress())
+        except PreflightError as error:
+            return None, f"{self._sizes.workload} skipped: {error.what}."
+        if took_s > self._sizes.slowest_inference_s:
+            return None, f"{self._sizes.workload} skipped: {took_s:.0f} s an inference on the software device here."
+        return self._duet("model", (self._sizes.workload,), self._sizes.model_s, {}), ""
+
     def _proxy(self) -> Comparison:
+        self._step("GPU proxy on the software device")
+        chosen = {**SOFTWARE_DEVICE, "proxy_spin": "always"}
+        return self._duet("proxy", OPERATIONS, self._sizes.duet_s, chosen)
+
+    def _duet(self, name: str, workloads: tuple[str, ...], max_time_s: float, chosen: dict[str, Any]) -> Comparison:
         from gputax import api
         from gputax.measure.duet.pairs import INTERRUPTED
 
-        self._step("GPU proxy on the software device")
-        progress, chosen = self._progress(self._sizes.duet_s), {**SOFTWARE_DEVICE, "proxy_spin": "always"}
-        workloads = ",".join(OPERATIONS)
+        progress = self._progress(max_time_s)
         command = _command(
-            "duet bare bare+proxy --device software", chosen, workload=workloads, max_time=self._sizes.duet_s
+            "duet bare bare+proxy --device software", chosen, workload=",".join(workloads), max_time=max_time_s
         )
         comparison = api.duet(
             "bare",
             "bare+proxy",
             device="software",
-            workload=OPERATIONS,
-            max_time_s=self._sizes.duet_s,
+            workload=workloads,
+            max_time_s=max_time_s,
             command=command,
-            out=self._directory / "proxy",
+            out=self._directory / name,
             say=progress.say,
             on_pair=progress.pair,
             **chosen,
@@ -257,6 +282,22 @@ class Tour:
         )
 
 
+def seconds_of_an_inference(workload: str, view: RunView) -> float:
+    """Return how long the second inference takes on the software device; the first one may compile."""
+    from gputax.measure.session import WorkerSession
+    from gputax.places import environment_named
+    from gputax.plan.cells import Setup
+    from gputax.plan.driver import driver_choice
+    from gputax.plan.engines import DRIVER_MODEL_ENGINE
+
+    setup = Setup(workload, engine=DRIVER_MODEL_ENGINE, device="software", sample_count=32, max_batch=1)
+    session = WorkerSession(environment_named("bare", driver_choice(setup)), setup, view)
+    try:
+        return float(session.slot(1, runs=1, first_run=0, dropped=0).durations_ns[0]) / 1e9
+    finally:
+        session.end()
+
+
 def _command(verb: str, variables: dict[str, Any], **more: object) -> str:
     """Return the command that measures one part alone."""
     words = ["gputax", *shlex.split(verb)]
@@ -276,6 +317,7 @@ def _document(found: DemoResults, directory: Path, page: Path) -> dict[str, Any]
         "report": str(page),
         "machine": {"cores": found.cores, "warnings": list(found.machine_warnings)},
         "resolution": _dumped(found.resolution),
+        "model": _dumped(found.model),
         "run": _dumped(found.run),
         "proxy": _dumped(found.proxy),
         **{name: _dumped(record) for name, record in zip(names, found.sharing, strict=False)},

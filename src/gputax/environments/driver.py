@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ LIBVGPU = "vgpu/libcuda.so.1"
 PROXY_PROGRAM = "gputax-proxy"
 PARTS: dict[str, str] = {SOFTWARE_DEVICE: "the software device", LIBVGPU: "libvgpu", PROXY_PROGRAM: "the GPU proxy"}
 BUILD = "make native"
+C_COMPILERS = ("cc", "gcc", "clang")
 UNVERSIONED = "libcuda.so"  # what some programs open instead
 
 
@@ -49,6 +51,11 @@ def native_part(name: str) -> Path:
 def missing_parts() -> list[str]:
     """Return the titles of the parts that are not built."""
     return [title for name, title in PARTS.items() if not (native_directory() / name).is_file()]
+
+
+def c_compiler() -> str | None:
+    """Return the C compiler with which the software device makes native code of kernels; without one it interprets."""
+    return next(filter(None, map(shutil.which, C_COMPILERS)), None)
 
 
 PROBE_TIMEOUT_S = 60.0

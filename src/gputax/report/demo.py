@@ -25,6 +25,9 @@ TYPICAL = {
     "micro:copy-in-100MB": "copy 100 MB in",
     "micro:copy-out-100MB": "copy 100 MB out",
 }
+# Of an interval this wide no decimal says anything, and a row must stay one line.
+WIDE_PERCENT, MOST_PERCENT = 100.0, 1000.0
+MEDIAN, MEAN = "latency_p50", "latency_mean"
 # What a reader must not miss is in capitals, as DISTURBED and INVALID are.
 LOUD = ("pass", "fail")
 
@@ -39,6 +42,10 @@ class DemoResults:
     resolution: Resolution | None
     proxy: Comparison | None
     sharing: tuple[SharingRecord, ...]
+    model: Comparison | None = None
+    """A model behind the GPU proxy."""
+    model_note: str = ""
+    """Why there is none."""
 
 
 def headline(found: DemoResults) -> str:
@@ -61,9 +68,11 @@ def machine_lines(found: DemoResults) -> list[str]:
 
 def demo_tables(found: DemoResults) -> tuple[Table, ...]:
     """Return the tables of the screen."""
-    tables = [run_table(found.run)]
+    tables = []
     if found.proxy is not None:
-        tables.append(proxy_table(found.proxy))
+        notes = (found.model_note,) if found.model_note else ()
+        tables.append(proxy_table(*filter(None, (found.model, found.proxy)), notes=notes))
+    tables.append(run_table(found.run))
     if found.sharing:
         tables.append(sharing_table(found.sharing))
     return tuple(tables)
@@ -105,9 +114,9 @@ def _label(benchmark: Benchmark) -> str:
     return " (INVALID)" if not benchmark.valid else " (DISTURBED)" if benchmark.disturbed else ""
 
 
-def proxy_table(comparison: Comparison) -> Table:
-    """Return one row for each operation: both values, the overhead with its interval, budget and verdict."""
-    base, other = comparison.sides[0].label, comparison.sides[-1].label
+def proxy_table(*comparisons: Comparison, notes: tuple[str, ...] = ()) -> Table:
+    """Return one row for each model or operation: both values, the overhead with its interval, budget and verdict."""
+    base, other = comparisons[0].sides[0].label, comparisons[0].sides[-1].label
     columns = (
         Column("operation", "GPU proxy, p50"),
         Column("base", base, align="right"),
@@ -117,11 +126,11 @@ def proxy_table(comparison: Comparison) -> Table:
         Column("verdict", "verdict"),
     )
     rows = []
-    shown = _shown_metrics(comparison)
-    for metric in shown:
+    shown = [(comparison, metric) for comparison in comparisons for metric in _shown_metrics(comparison)]
+    for comparison, metric in shown:
         rows.append(
             (
-                text_cell(_operation(metric.workload)),
+                text_cell(_operation(metric.workload) + (", mean" if metric.metric == MEAN else "")),
                 text_cell(_value(metric.base_value, metric.unit)),
                 text_cell(_value(metric.other_value, metric.unit)),
                 Cell(_overhead(metric), metric.overhead_percent),
@@ -129,7 +138,7 @@ def proxy_table(comparison: Comparison) -> Table:
                 _verdict(comparison, metric),
             )
         )
-    return Table("demo_proxy", "", columns, tuple(rows), notes=_more_time(comparison, shown))
+    return Table("demo_proxy", "", columns, tuple(rows), notes=(*notes, *_more_time(shown)))
 
 
 def sharing_table(records: Sequence[SharingRecord]) -> Table:
@@ -168,13 +177,17 @@ def _scenario(name: str) -> str:
 
 
 def _shown_metrics(comparison: Comparison) -> list[ComparedMetric]:
-    """Return one metric for each operation, the one that the page opens with: its bandwidth, else its median."""
+    """Return one metric for each operation, the one that the page opens with: its bandwidth, else its median.
+
+    Where too few pairs refuse the median, the mean is shown.
+    """
     shown: dict[str, ComparedMetric] = {}
-    for metric in comparison.metrics:
-        operation = OPERATIONS.get(metric.workload)
-        wanted = (operation.bandwidth_metric if operation else None) or "latency_p50"
-        if metric.metric == wanted or metric.workload not in shown:
-            shown[metric.workload] = metric
+    for workload in dict.fromkeys(metric.workload for metric in comparison.metrics):
+        rows = {metric.metric: metric for metric in comparison.metrics if metric.workload == workload}
+        operation = OPERATIONS.get(workload)
+        wanted = ((operation.bandwidth_metric if operation else None) or MEDIAN, MEDIAN, MEAN)
+        valued = [rows[name] for name in wanted if name in rows and rows[name].base_value is not None]
+        shown[workload] = next(iter((*valued, *(rows[name] for name in wanted if name in rows), *rows.values())))
     return list(shown.values())
 
 
@@ -193,7 +206,9 @@ def _verdict(comparison: Comparison, shown: ComparedMetric) -> Cell:
 
 def _operation(workload: str) -> str:
     operation = OPERATIONS.get(workload)
-    return TYPICAL.get(workload) or (operation.title if operation else workload)
+    if operation is None:
+        return workload_facts(workload).title.partition(",")[0].partition(" ")[0]
+    return TYPICAL.get(workload) or operation.title
 
 
 def _value(value: float | None, unit: str) -> str:
@@ -207,15 +222,25 @@ def _overhead(metric: ComparedMetric) -> str:
         return DASH
     low, high = metric.ci95_percent or (None, None)
     decimals = decimals_for(metric.overhead_percent, low, high)
+    if max(abs(each or 0.0) for each in (low, high)) >= WIDE_PERCENT:
+        decimals = 0
     text = f"{signed(metric.overhead_percent, decimals)} %"
     if low is None or high is None:
         return text
-    return f"{text} ({low:,.{decimals}f} to {high:,.{decimals}f})"
+    bounds = dict.fromkeys(_bounded(each, decimals) for each in (low, high))
+    return f"{text} ({' to '.join(bounds)})"
 
 
-def _more_time(comparison: Comparison, shown: Sequence[ComparedMetric]) -> tuple[str, ...]:
+def _bounded(percent: float, decimals: int) -> str:
+    """Return a bound; one of more than ten times only says that it is beyond."""
+    if abs(percent) > MOST_PERCENT:
+        return f">{MOST_PERCENT:,.0f}" if percent > 0 else f"<-{MOST_PERCENT:,.0f}"
+    return f"{percent:,.{decimals}f}"
+
+
+def _more_time(shown: Sequence[tuple[Comparison, ComparedMetric]]) -> tuple[str, ...]:
     """Return the note that says how much longer the open verdicts would take, where the pairs so far tell."""
-    waits_s = [_more_seconds(comparison, each) for each in shown if _verdict(comparison, each).tone == "inconclusive"]
+    waits_s = [_more_seconds(*each) for each in shown if _verdict(*each).tone == "inconclusive"]
     known = [seconds for seconds in waits_s if seconds is not None and seconds >= 1.0]
     return (f"undecided: about {duration(max(known))} more would decide.",) if known else ()
 
@@ -240,4 +265,9 @@ def _slowdown(row: SharedRow) -> str:
         return DASH
     if bounds is None or bounds[0] is None or bounds[1] is None:
         return f"{digits(value, 2)}x"
-    return f"{digits(value, 2)}x ({digits(bounds[0], 2)} to {digits(bounds[1], 2)})"
+    return f"{digits(value, 2)}x ({_times(bounds[0])} to {_times(bounds[1])})"
+
+
+def _times(bound: float) -> str:
+    """Return a bound of a slowdown; beyond a hundred times it says only that nothing is known."""
+    return "<0.01" if bound < 0.01 else ">100" if bound > 100.0 else digits(bound, 2)

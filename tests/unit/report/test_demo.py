@@ -43,9 +43,25 @@ PROXY = comparison(
     sides=(side("bare"), side("bare+proxy")),
     pair_series=(series(workload="micro:launch", time_s=(0.0, 60.0)),),
 )
+MODEL = comparison(
+    metric(
+        other="bare+proxy",
+        percent=0.6,
+        workload="resnet50",
+        metric="latency_p50",
+        unit="ms",
+        base_value=921.3,
+        other_value=926.8,
+        verdict="pass",
+        ci95_percent=(-0.5, 1.7),
+        budget=5.0,
+        budget_unit="%",
+    ),
+    sides=(side("bare"), side("bare+proxy")),
+)
 SHARING = sharing_record("cpu-shared", rows=tuple(shared_row("cpu-shared", count) for count in (1, 3)))
 NOISE = Resolution(half_width_percent=4.71, ci95_percent=(-4.0, 5.0), pairs=40, seconds=15.0, contains_zero=True)
-FOUND = DemoResults(2, ("Other processes use 175 % of a core",), RUN, NOISE, PROXY, (SHARING,))
+FOUND = DemoResults(2, ("Other processes use 175 % of a core",), RUN, NOISE, PROXY, (SHARING,), MODEL)
 
 
 def screen(found: DemoResults, width: int = 80) -> list[str]:
@@ -96,9 +112,40 @@ def test_sharing_shows_one_tenant_against_the_most() -> None:
     assert "x" in row[3].text
 
 
+def test_an_interval_that_says_nothing_stays_short() -> None:
+    row = shared_row("cpu-shared", 3)
+    wide = row.model_copy(
+        update={"slowdown": row.slowdown.model_copy(update={"value": 0.5, "ci95": (0.0000022, 110950.0)})}
+    )
+    record = SHARING.model_copy(update={"rows": (SHARING.rows[0], wide)})
+    assert sharing_table((record,)).rows[0][3].text == "0.5x (<0.01 to >100)"
+
+
 def test_a_part_that_was_skipped_has_no_table() -> None:
     without = dataclasses.replace(FOUND, proxy=None)
     assert [table.name for table in demo_tables(without)] == ["demo_run", "demo_sharing"]
+
+
+def test_the_first_number_is_a_models_behind_the_proxy() -> None:
+    first = demo_tables(FOUND)[0].rows[0]
+    assert [cell.text for cell in first] == [
+        "ResNet-50", "921.3 ms", "926.8 ms", "+0.60 % (-0.50 to 1.70)", "5 %", "PASS",
+    ]  # fmt: skip
+
+
+def test_where_too_few_pairs_refuse_the_median_the_mean_is_shown_and_named() -> None:
+    values = {"latency_p50": None, "latency_mean": 930.0}
+    rows = [MODEL.metrics[0].model_copy(update={"metric": name, "base_value": values[name]}) for name in values]
+    first = proxy_table(MODEL.model_copy(update={"metrics": rows})).rows[0]
+    assert [cell.text for cell in first[:2]] == ["ResNet-50, mean", "930 ms"]
+
+
+def test_without_the_model_one_line_says_why() -> None:
+    note = "resnet50 skipped: without a C compiler the software device is too slow."
+    without = dataclasses.replace(FOUND, model=None, model_note=note)
+    lines = screen(without)
+    assert note in lines
+    assert "typical operation" in "\n".join(lines)
 
 
 def test_a_median_that_passes_does_not_hide_another_metric_that_fails() -> None:
@@ -138,4 +185,22 @@ def test_a_row_is_one_line_whatever_the_verdicts_and_intervals_are() -> None:
     Screen(stream, 80).table(table)
     lines = stream.getvalue().splitlines()
     assert len(lines) == len(TYPICAL) + 2
+    few = MODEL.metrics[0].model_copy(
+        update={
+            "metric": "latency_mean",
+            "overhead_percent": 77.3,
+            "ci95_percent": (-96.8, 9662.0),
+            "verdict": "inconclusive",
+        }
+    )
+    rows = [
+        row.model_copy(update={"verdict": "fail", "overhead_percent": 12.0, "ci95_percent": (-98.2, 7001.3)})
+        for row in rows
+    ]
+    stream = io.StringIO()
+    Screen(stream, 80).table(
+        proxy_table(MODEL.model_copy(update={"metrics": [few]}), PROXY.model_copy(update={"metrics": rows}))
+    )
+    assert "+77 % (-97 to >1,000)" in stream.getvalue()
+    assert len(stream.getvalue().splitlines()) == len(TYPICAL) + 3
     assert all("FAIL (mean)" in line and "+142 % (-111 to 181)" in line for line in lines[2:])
