@@ -11,6 +11,7 @@
 #include "proxy/proxy.h"
 
 enum {
+    SOFT_REPORT_BYTES = 4096,
     REQUEST_MS =
         1000, /* a reader that wants HTTP has said so by then, also on a busy node; who says nothing wants JSON */
     READER_MS = 1000, /* a reader that takes nothing for so long is dropped */
@@ -61,12 +62,22 @@ static void add_record(struct json *json, const struct record *record)
     json_add(json, "}");
 }
 
+/* What the software device says of its compiler; other backends say nothing. */
+static void add_soft_report(struct json *json, const struct backend *backend)
+{
+    char report[SOFT_REPORT_BYTES];
+    int bytes = backend->soft_report == NULL ? 0 : backend->soft_report(report, sizeof report);
+    if (bytes > 0 && (size_t)bytes < sizeof report)
+        json_add(json, ", \"software\": %s", report);
+}
+
 static void add_document(struct json *json, struct proxy *proxy)
 {
     json_add(json, "{\"pid\": %ld, \"backend\": ", (long)getpid());
     json_string(json, proxy->backend.path);
     json_add(json, ", \"device\": ");
     json_string(json, proxy->backend.name);
+    add_soft_report(json, &proxy->backend);
     json_add(json, ", \"transports\": [");
     for (const char *const *name = wire_transports; *name != NULL; name++) {
         json_add(json, name == wire_transports ? "" : ", ");

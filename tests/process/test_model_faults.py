@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -70,6 +71,45 @@ def test_a_kernel_that_does_not_end_in_time_fails_with_the_limit(place: Path, sm
     assert "took too long" in failure.next
     assert "GPUTAX_SOFT_TIMEOUT_S" in failure.next
     assert the_next_cell_ran(record)
+
+
+def warnings_of(record: RunRecord) -> list[str]:
+    """What the software device's compiler had to say, of a record whose only cell is valid."""
+    (benchmark,) = record.benchmarks
+    assert benchmark.valid
+    return [each.text for each in benchmark.warnings if each.code == "soft-compile"]
+
+
+@pytest.mark.parametrize("environment", ["bare", "bare+proxy"])
+def test_a_damaged_compiled_kernel_is_noticed_and_compiled_again(place: Path, small: Path, environment: str) -> None:
+    one = dataclasses.replace(cell(small), environment=environment)
+    first = api.run((one,), out=place / "first", soft_compile="always")
+    assert warnings_of(first) == []
+    assert first.benchmarks[0].evidence["software"]["kernels_compiled"] >= 2
+    kept = sorted((place / "cache/gputax/kernels").glob("*.so"))
+    good = kept[0].read_bytes()
+    kept[0].write_bytes(good[: len(good) // 2] + b"x" + good[len(good) // 2 + 1 :])
+    second = api.run((one,), out=place / "second", soft_compile="always")
+    (warning,) = warnings_of(second)
+    assert f"{kept[0]} is damaged and is compiled again" in warning
+    third = api.run((one,), out=place / "third", soft_compile="always")
+    assert warnings_of(third) == []
+    assert third.benchmarks[0].evidence["software"]["kernels_from_cache"] >= 2
+    assert third.benchmarks[0].evidence["software"]["launches_compiled"] > 0
+
+
+@pytest.mark.parametrize("environment", ["bare", "bare+proxy"])
+def test_without_a_compiler_the_interpreter_serves_and_the_result_says_so(
+    place: Path, small: Path, environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(place / "nothing"))
+    one = dataclasses.replace(cell(small), environment=environment)
+    record = api.run((one,), out=place / "o", soft_compile="always")
+    (warning,) = warnings_of(record)
+    assert "no C compiler (cc, gcc or clang) is on the PATH" in warning
+    software = record.benchmarks[0].evidence["software"]
+    assert (software["launches_compiled"], software["kernels_compiled"]) == (0, 0)
+    assert software["launches_interpreted"] > 0
 
 
 def tenant(place: Path, number: int, weights: Path, address: ProxyAddress) -> subprocess.Popen[str]:

@@ -55,7 +55,7 @@ class Bare:
             "pid": described.pid,
             "container_hints": described.host.get("container_hints"),
             "cgroup": described.cgroup,
-            **({"library": driver.get("library")} if driver.get("library") else {}),
+            **{name: driver[name] for name in ("library", "software") if driver.get(name)},
         }
         return Evidence.of("none", reasons, facts)
 

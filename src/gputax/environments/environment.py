@@ -150,6 +150,12 @@ class Evidence:
         return "; ".join(self.reasons) or "no evidence"
 
     @property
+    def compiler_warning(self) -> str:
+        """What the software device's compiler warns of: there is none, or its cache was damaged; empty otherwise."""
+        software = self.stored.get("software")
+        return str(software.get("warning") or "") if isinstance(software, Mapping) else ""
+
+    @property
     def warning(self) -> str:
         """A limit on what the numbers mean although the layer was active; empty if there is none."""
         return str(self.stored.get("warning") or "")

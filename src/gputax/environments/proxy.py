@@ -312,6 +312,7 @@ def proxy_evidence(driver: Mapping[str, Any], status: Mapping[str, Any], intende
         "calls": proxy_calls,
         "proxy_pid": status.get("pid"),
         "pid": driver.get("pid"),
+        **({"software": status["software"]} if status.get("software") else {}),
     }
     return Evidence.of(PROXY, reasons, facts, list_reasons=True)
 

@@ -101,6 +101,12 @@ CATALOGUE: dict[str, Kind] = {
             "Nothing, if it happens once; otherwise check the disk and the owner of the directory `captures`.",
         ),
         Kind(
+            "soft-compile", "measurement", "compiler of the software device",
+            "The software device compiles kernels with the machine's C compiler and keeps the code. Without one it "
+            "interprets them, some ten times slower; a damaged file is compiled again. The answers are the same.",
+            "Install a C compiler (cc, gcc or clang); of a damaged file: nothing, if it happens once.",
+        ),
+        Kind(
             "dataset", "measurement", "inputs from a data set",
             "The inputs are images of a folder, repeated or cut to the number of samples.",
             "Nothing to do; the folder is part of the result's conditions.", "images",

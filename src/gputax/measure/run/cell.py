@@ -84,6 +84,8 @@ class Measured:
             notices = (*notices, Notice("no-evidence", text))
         if evidence.warning:
             notices = (*notices, Notice("technique", evidence.warning))
+        if evidence.compiler_warning:
+            notices = (*notices, Notice("soft-compile", f"software device: {evidence.compiler_warning}"))
         return dataclasses.replace(self, notices=notices, evidence=evidence)
 
     @property

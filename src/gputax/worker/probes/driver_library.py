@@ -12,6 +12,7 @@ from typing import Any
 
 SONAME = "libcuda.so.1"
 DESCRIBE = "gputax_vgpu_describe"
+SOFT_REPORT = "gputax_soft_report"
 DESCRIBE_BYTES = 1 << 16
 DEVICE_NODES = "/dev/nvidia"
 
@@ -23,6 +24,7 @@ def driver_facts() -> dict[str, Any]:
         "pid": os.getpid(),
         "library": None if handle is None else library_of(handle),
         "vgpu": None if handle is None else _vgpu(handle),
+        "software": None if handle is None else _reported(handle, SOFT_REPORT),
         "device_nodes": open_device_nodes(),
     }
 
@@ -72,13 +74,20 @@ def _loaded() -> ctypes.CDLL | None:
 
 def _vgpu(handle: ctypes.CDLL) -> dict[str, Any] | None:
     """Return libvgpu's report on its connection, None for any other library."""
-    describe = getattr(handle, DESCRIBE, None)
-    if describe is None:
+    if not hasattr(handle, DESCRIBE):
         return None
     # Posted calls are counted by the proxy when it has done them; after this both have counted all.
     handle.cuCtxSynchronize()
+    return _reported(handle, DESCRIBE)
+
+
+def _reported(handle: ctypes.CDLL, function: str) -> dict[str, Any] | None:
+    """Return the JSON object that a function of our own libraries writes, None for any other library."""
+    report = getattr(handle, function, None)
+    if report is None:
+        return None
     buffer = ctypes.create_string_buffer(DESCRIBE_BYTES)
-    describe(buffer, ctypes.c_size_t(DESCRIBE_BYTES))
+    report(buffer, ctypes.c_size_t(DESCRIBE_BYTES))
     try:
         described = json.loads(buffer.value)
     except ValueError:
