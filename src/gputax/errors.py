@@ -119,4 +119,8 @@ def _meant(name: str, names: list[str], synonyms: Mapping[str, str]) -> str:
         return synonyms[name]
     longer = [each for each in names if name and each.lower().startswith(name)]
     near = longer or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return near[0] if near else ""
+    if near:
+        return near[0]
+    # `kubernets` is nearer to the word that people use than to ours; a synonym is long, so it must be near indeed.
+    misspelt = difflib.get_close_matches(name, synonyms, n=1, cutoff=0.8)
+    return synonyms[misspelt[0]] if misspelt else ""

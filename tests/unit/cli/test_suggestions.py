@@ -141,3 +141,9 @@ def test_a_duet_says_that_a_budget_is_for_a_layer_it_does_not_measure(monkeypatc
     assert isinstance(found.exception, ResultsError)
     assert found.stderr.count("was not used") == 1
     assert "gputax: the budget for xen was not used" in found.stderr
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("kubernets", "k8s"), ("kubernetse", "k8s"), ("dokcer", "container")])
+def test_a_misspelt_word_of_the_trade_is_understood(typed: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--env", typed]) == 2
+    assert f"did you mean {meant!r}?" in capsys.readouterr().err
