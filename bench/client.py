@@ -174,7 +174,7 @@ def client_slot(prepared: Prepared, tally: Tally, runs: int) -> float:
     return time.perf_counter() - started_s
 
 
-def scrape_when_told(port: int) -> None:
+def scrape_on_request(port: int) -> None:
     """Serve the scraper's side: a line in is a scrape, a line out is what it took."""
     print("{}", flush=True)
     for _ in sys.stdin:
@@ -191,7 +191,7 @@ def scrape_when_told(port: int) -> None:
 def main(words: list[str]) -> None:
     """Print the figures, or be the scraper of another process."""
     if words[:1] == ["scrape"]:
-        scrape_when_told(int(words[1]))
+        scrape_on_request(int(words[1]))
         return
     print(json.dumps(client_figures(float(words[0]) if words else SECONDS), indent=2))
 

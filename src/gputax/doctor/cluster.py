@@ -182,7 +182,7 @@ def check_namespace(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
             return []  # we may not read the namespace; the permissions below decide
         why = "All objects of a run are in one namespace, which gputax does not create itself."
         fix = f"kubectl create namespace {shlex.quote(wanted.namespace)}"
-        return [Finding("fail", f"There is no namespace {wanted.namespace}", "", why, fix)]
+        return [Finding("fail", f"The namespace {wanted.namespace} does not exist", "", why, fix)]
     level = labels.get("pod-security.kubernetes.io/enforce", "")
     if PROXY in wanted.layers and level in ("restricted", "baseline"):
         why = "The proxy's socket needs a hostPath volume, which this level forbids."
@@ -357,7 +357,7 @@ def check_runtime_class(facts: Mapping[str, Any], wanted: Wanted) -> list[Findin
     if name not in classes:
         why = "The API server rejects a pod whose RuntimeClass does not exist."
         fix = "kubectl apply -k kubernetes/overlays/xen" if name == XEN_CLASS else "kubectl get runtimeclass"
-        return [Finding("fail", f"There is no RuntimeClass {name}", "", why, fix)]
+        return [Finding("fail", f"The RuntimeClass {name} does not exist", "", why, fix)]
     nodes = facts.get("nodes") or []
     if name == XEN_CLASS and nodes:
         nodes = [node for node in nodes if node["labels"].get(XEN_LABEL) == "true"]

@@ -84,7 +84,7 @@ def driver_library(choice: DriverChoice) -> DriverLibrary:
         return DriverLibrary(Path(system["path"]).resolve(), is_system=True)
     if choice.device == "cuda":
         raise PreflightError(
-            f"--device cuda, but there is no driver with a device: {system['why']}",
+            f"--device cuda, but no driver with a device was found: {system['why']}",
             next_step="install NVIDIA's driver, or use --device software to measure the tool itself",
         )
     note = f"no GPU here ({system['why']}): device auto chose the software device; its numbers do not describe a GPU"

@@ -203,7 +203,7 @@ class Cluster:
         from lightkube import codecs
 
         where = _name(manifest)
-        with self._told(f"create {where}"):
+        with self._doing(f"create {where}"):
             made = self._lightkube().create(codecs.from_dict(manifest), dry_run=dry_run)
         return dict(made.to_dict())
 
@@ -211,14 +211,14 @@ class Cluster:
         """Create or update one object by server-side apply."""
         from lightkube import codecs
 
-        with self._told(f"apply {_name(manifest)}"):
+        with self._doing(f"apply {_name(manifest)}"):
             made = self._lightkube().apply(codecs.from_dict(manifest), force=force)
         return dict(made.to_dict())
 
     def get(self, kind: str, name: str, *, namespace: str = "") -> Manifest | None:
         """Return one object, or None if it does not exist."""
         try:
-            with self._told(f"get {kind} {name}"):
+            with self._doing(f"get {kind} {name}"):
                 found = self._lightkube().get(resource(kind), name, **self._place(kind, namespace))
         except NotFoundError:
             return None
@@ -233,7 +233,7 @@ class Cluster:
         namespace: str = "",
     ) -> list[Manifest]:
         """Return the objects of a kind; `*` is every namespace."""
-        with self._told(f"list {kind}s"):
+        with self._doing(f"list {kind}s"):
             found = self._lightkube().list(
                 resource(kind), labels=dict(labels or {}), fields=dict(fields or {}), **self._place(kind, namespace)
             )
@@ -243,7 +243,7 @@ class Cluster:
         """Apply a merge patch to one object: None removes a field; a resourceVersion rejects a concurrent change."""
         from lightkube.types import PatchType
 
-        with self._told(f"change {kind} {name}"):
+        with self._doing(f"change {kind} {name}"):
             changed = self._lightkube().patch(
                 resource(kind), name, change, patch_type=PatchType.MERGE, **self._place(kind, namespace)
             )
@@ -265,7 +265,7 @@ class Cluster:
         asked: dict[str, Any] = {"labels": dict(labels), "fields": dict(fields or {})}
         known: dict[str, Manifest] = {}
         while True:
-            with self._told(f"watch {kind}s"), contextlib.suppress(TransportError):
+            with self._doing(f"watch {kind}s"), contextlib.suppress(TransportError):
                 for event, found in self._lightkube().watch(
                     resource(kind), on_error=on_error, **asked, **self._place(kind, "")
                 ):
@@ -295,7 +295,7 @@ class Cluster:
         from lightkube.types import CascadeType
 
         try:
-            with self._told(f"delete {kind} {name}"):
+            with self._doing(f"delete {kind} {name}"):
                 self._lightkube().delete(
                     resource(kind),
                     name,
@@ -309,13 +309,13 @@ class Cluster:
 
     def log(self, pod: str, *, tail_lines: int | None = None, namespace: str = "") -> str:
         """Return the log of a pod with one container."""
-        with self._told(f"read the log of pod {pod}"):
+        with self._doing(f"read the log of pod {pod}"):
             lines = self._lightkube().log(pod, namespace=namespace or self.namespace, tail_lines=tail_lines)
             return "".join(lines)
 
     def run_in_pod(self, pod: str, command: Sequence[str], *, timeout_s: float = 60.0) -> str:
         """Run a program in a pod and return its stdout; a non-zero exit code raises with its stderr."""
-        with self._told(f"run a program in pod {pod}"):
+        with self._doing(f"run a program in pod {pod}"):
             done = self._lightkube().exec(
                 pod, namespace=self.namespace, command=list(command), stdout=True, stderr=True, timeout=timeout_s
             )
@@ -346,7 +346,7 @@ class Cluster:
 
     def version(self) -> str:
         """Return the API server's version, such as v1.34.2."""
-        with self._told("ask for the version"), http_client(self._config) as client:
+        with self._doing("ask for the version"), http_client(self._config) as client:
             response = client.get("version")
             response.raise_for_status()
             return str(response.json().get("gitVersion"))
@@ -384,7 +384,7 @@ class Cluster:
         return {"namespace": namespace or self.namespace} if issubclass(resource(kind), NamespacedResource) else {}
 
     @contextlib.contextmanager
-    def _told(self, doing: str) -> Iterator[None]:
+    def _doing(self, doing: str) -> Iterator[None]:
         with converted_errors(doing, self.server, self.kubectl):
             yield
 

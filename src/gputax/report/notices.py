@@ -195,7 +195,7 @@ def disturbed_facts(cells: Iterable[tuple[str, Sequence[str]]]) -> list[Fact]:
 
 
 def _cell_notices(benchmarks: Sequence[Benchmark]) -> list[tuple[str, Notice]]:
-    return [(each.name, notice) for each in benchmarks for notice in _told(each.warnings)]
+    return [(each.name, notice) for each in benchmarks for notice in _unexplained(each.warnings)]
 
 
 def _worst_of_each(notices: Iterable[tuple[str, Notice]]) -> list[Fact]:
@@ -224,7 +224,7 @@ def _comparison_notices(source: ComparisonSource) -> list[tuple[str, Notice]]:
     for metric in comparison.metrics:
         cell = wording.cell_title(metric.workload, metric.scenario, metric.batch_size)
         place = f"{metric.other} against {metric.base}, {cell} {wording.metric_title(metric.metric)}"
-        found += [(place, notice) for notice in _told(metric.warnings)]
+        found += [(place, notice) for notice in _unexplained(metric.warnings)]
     return found
 
 
@@ -256,8 +256,10 @@ def _sharing_faults(record: SharingRecord) -> list[Fact]:
 
 
 def _tenant_notices(record: SharingRecord) -> list[tuple[str, Notice]]:
-    found = [(cell.cell, notice) for cell in record.cells if cell.valid for notice in _told(cell.warnings)]
-    return found + [(_beside(row), notice) for row in record.neighbours if row.valid for notice in _told(row.warnings)]
+    found = [(cell.cell, notice) for cell in record.cells if cell.valid for notice in _unexplained(cell.warnings)]
+    return found + [
+        (_beside(row), notice) for row in record.neighbours if row.valid for notice in _unexplained(row.warnings)
+    ]
 
 
 def _open_by_nature(record: SharingRecord) -> list[Fact]:
@@ -291,5 +293,5 @@ def _beside(row: NeighbourRow) -> str:
     return f"{technique_title(row.technique)} beside {row.aggressor}"
 
 
-def _told(warnings: Iterable[WarningRecord]) -> list[Notice]:
+def _unexplained(warnings: Iterable[WarningRecord]) -> list[Notice]:
     return [warning.notice for warning in warnings if warning.code not in EXPLAINED_BY_TABLES]

@@ -43,7 +43,7 @@ BROKEN = {
     "node": "n1",
 }
 CASES: dict[str, tuple[dict[str, Any], Wanted, str, str]] = {
-    "no namespace": (facts(namespace_labels=None), WANTED, "There is no namespace", "kubectl create namespace gputax"),
+    "no namespace": (facts(namespace_labels=None), WANTED, "gputax does not exist", "kubectl create namespace gputax"),
     "pod security": (
         facts(namespace_labels={"pod-security.kubernetes.io/enforce": "restricted"}),
         Wanted("k8s+proxy"),
@@ -94,7 +94,7 @@ CASES: dict[str, tuple[dict[str, Any], Wanted, str, str]] = {
         "Pod p is stuck",
         "describe pod p",
     ),
-    "no class": (facts(), XEN, "There is no RuntimeClass xen-gpu", "kubectl apply -k kubernetes/overlays/xen"),
+    "no class": (facts(), XEN, "The RuntimeClass xen-gpu does not exist", "kubectl apply -k kubernetes/overlays/xen"),
     "no xen node": (facts(runtime_classes={"xen-gpu": "xen-cri"}), XEN, "No node is labelled", "xen-enabled=true"),
     "no handler": (
         facts(runtime_classes={"xen-gpu": "xen-cri"}, nodes=[node(labels={"xen-enabled": "true"})]),
