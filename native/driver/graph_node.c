@@ -65,7 +65,7 @@ CUresult step_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *from, CUkernel kernel,
         return CUDA_ERROR_INVALID_VALUE;
     CUfunction function = from->func;
     struct parameter layout[PARAMETERS_MOST];
-    uint32_t count, bytes;
+    uint32_t count = 0, bytes = 0;
     CUresult result = function_of(function != NULL ? function : (CUfunction)kernel, &function);
     if (result == CUDA_SUCCESS)
         result = layout_of(function, layout, &count, &bytes);
