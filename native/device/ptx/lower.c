@@ -187,28 +187,35 @@ static bool lower_set(struct build *b, struct words *words)
     return true;
 }
 
+enum { PARTS_MOST = 4 };
+
+static uint32_t next_part(struct build *b, uint32_t count)
+{
+    if (count >= PARTS_MOST)
+        refuse(b, "too many parts in a mov");
+    return count;
+}
+
 /* mov.b64 {%r1, %r2}, %rd1 and mov.b64 %rd1, {%r1, %r2} */
 static void lower_parts(struct build *b, unsigned whole, bool into_parts)
 {
     enum { NO_TOKEN = 0xffffffffu };
-    uint32_t parts[4], numbers[4], bytes = 0, count = 0, wide = 0, wide_bytes = whole;
+    uint32_t parts[PARTS_MOST], numbers[PARTS_MOST], bytes = 0, count = 0, wide = 0, wide_bytes = whole;
     if (!into_parts) {
         wide = operand_register(b, &wide_bytes);
         expect(b, ",");
     }
     expect(b, "{");
     do {
-        if (count == 4)
-            refuse(b, "too many parts in a mov");
-        uint32_t part_bytes = bytes;
-        numbers[count] = NO_TOKEN;
+        uint32_t part_bytes = bytes, at = next_part(b, count++);
+        numbers[at] = NO_TOKEN;
         if (!into_parts && peek(b)->kind == TOKEN_NUMBER) { /* its size is that of the other parts */
-            numbers[count] = b->at++;
-            parts[count++] = 0;
+            numbers[at] = b->at++;
+            parts[at] = 0;
             continue;
         }
-        parts[count++] = accept(b, "_") ? 0 : operand_register(b, &part_bytes);
-        if (parts[count - 1] && bytes && part_bytes != bytes)
+        parts[at] = accept(b, "_") ? 0 : operand_register(b, &part_bytes);
+        if (parts[at] && bytes && part_bytes != bytes)
             refuse(b, "parts of different sizes in a mov");
         bytes = part_bytes;
     } while (accept(b, ","));
