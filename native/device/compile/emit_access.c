@@ -65,14 +65,11 @@ static void move_lanes(struct emitter *e, const struct item *item, const struct 
         bool solid = p->address->stride == p->element && p->element == bytes && p->even && p->count == 1;
         say(&e->body, "{\n");
         if (item->kind == KIND_LOAD) {
-            say(&e->body, "w%u w;\n", bytes);
             if (solid)
-                say(&e->body, "__builtin_memcpy(&w, at, sizeof w);\n");
+                say(&e->body, "w%u w;\n__builtin_memcpy(&w, at, sizeof w);\n", bytes);
             else
-                say(&e->body,
-                    "%s d[8];\nfor (int l = 0; l < 8; l++) {\n%s t;\n__builtin_memcpy(&t, (const char *)(%s) + %u, "
-                    "sizeof t);\nd[l] = (%s)t;\n}\n__builtin_memcpy(&w, d, sizeof w);\n",
-                    wide, memory, place, i * p->element, wide);
+                say(&e->body, "w%u w = LANES(%s, %s, (const char *)(%s) + %u);\n", bytes, memory, wide, place,
+                    i * p->element);
             put_vector(e, item, i, "w");
         } else {
             say(&e->body, "w%u w = %s;\n", bytes, vector_of(e, item->sources[i + 1]));

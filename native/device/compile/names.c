@@ -78,6 +78,40 @@ static void give(struct plan *plan)
             plan->names[plan->items[i].made_registers[k]].constant = false;
 }
 
+/* The constant that a name stands for wherever it is read: made once, by a move, and by every thread before it reads.
+ * tinygrad moves each number into a register first; as numbers they keep addresses evenly spaced. */
+static void find_numbers(const struct plan *plan, uint32_t *makers, uint32_t *number)
+{
+    for (uint32_t i = 0; i < plan->name_count; i++)
+        number[i] = i;
+    for (uint32_t i = 0; i < plan->item_count; i++)
+        for (uint32_t k = 0; k < plan->items[i].made_count; k++)
+            makers[plan->items[i].made[k]]++;
+    for (uint32_t i = 0; i < plan->item_count; i++) {
+        const struct item *item = &plan->items[i];
+        bool moves = item->kind == KIND_FORM && item->linear == LINEAR_MOV && !item->widens && item->guard == NONE;
+        if (!moves || item->made_count != 1 || makers[item->made[0]] != 1)
+            continue;
+        const struct name *from = &plan->names[item->sources[0]], *to = &plan->names[item->made[0]];
+        bool early = item->made[0] < plan->register_count && set_has(plan->blocks[0].live, item->made[0]);
+        if (from->constant && from->bytes == to->bytes && !to->given && !early)
+            number[item->made[0]] = item->sources[0];
+    }
+}
+
+static bool spread_numbers(struct plan *plan)
+{
+    uint32_t *makers = plan_take(plan, plan->name_count, sizeof *makers);
+    uint32_t *number = plan_take(plan, plan->name_count, sizeof *number);
+    if (!makers || !number)
+        return false;
+    find_numbers(plan, makers, number);
+    for (uint32_t i = 0; i < plan->item_count; i++)
+        for (uint32_t k = 0; k < plan->items[i].source_count; k++)
+            plan->items[i].sources[k] = number[plan->items[i].sources[k]];
+    return true;
+}
+
 bool plan_names(struct plan *plan)
 {
     for (uint32_t r = 0; r < plan->register_count; r++)
@@ -96,5 +130,5 @@ bool plan_names(struct plan *plan)
             return false;
         }
     }
-    return true;
+    return spread_numbers(plan);
 }
