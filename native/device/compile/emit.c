@@ -155,9 +155,52 @@ static const char *lane_type(unsigned bytes, bool vector)
     return bytes == 2 ? "w2" : bytes == 8 ? "w8" : "w4";
 }
 
+/* Whether the text means the same for vectors: operators alone, all values of one type that wraps or is a float. */
+static bool is_plain(const struct op_form *form)
+{
+    const char *type = form->types[0], *at = form->text;
+    if (strcmp(type, "uint32_t") != 0 && strcmp(type, "uint64_t") != 0 && strcmp(type, "float") != 0 &&
+        strcmp(type, "double") != 0)
+        return false;
+    for (int i = 1; i < 5; i++)
+        if (form->types[i][0] && strcmp(form->types[i], type) != 0)
+            return false;
+    for (;;) {
+        at += strspn(at, "xyz +-*&|^~(),");
+        if (strncmp(at, "same(", 5) == 0)
+            at += 4;
+        else if (strncmp(at, "fmaf(", 5) == 0)
+            at += 4;
+        else
+            return *at == '\0';
+    }
+}
+
+/* A plain form on whole vectors: a loop over eight threads takes the C compiler twice as long, at each place of use. */
+static void emit_plain(struct text *t, uint32_t at)
+{
+    static const char LETTERS[] = "?xyzv";
+    const struct op_form *form = __start_op_forms[at];
+    const char *type = form->types[0], *lanes = lane_type(form_type_bytes(type), true);
+    say(t, "INLINE %s fv%u(", lanes, at);
+    for (int i = 1; i < 5; i++)
+        if (form->types[i][0])
+            say(t, "%s %c_, ", lanes, LETTERS[i]);
+    say(t, "const struct mode *in)\n{\n(void)in;\n");
+    for (int i = 1; i < 5; i++)
+        if (form->types[i][0])
+            say(t, "v_%s %c = (v_%s)%c_;\n", type, LETTERS[i], type, LETTERS[i]);
+    say(t, "#define same(a) (a)\n#define fmaf(a, b, c) fused(a, b, c)\nreturn (%s)(%s);\n", lanes, form->text);
+    say(t, "#undef same\n#undef fmaf\n}\n");
+}
+
 /* A form as a function: of one thread, or of eight in a loop that the C compiler makes into vector code. */
 static void emit_form(struct text *t, uint32_t at, bool vector)
 {
+    if (vector && is_plain(__start_op_forms[at])) {
+        emit_plain(t, at);
+        return;
+    }
     static const char LETTERS[] = "?xyzv";
     const struct op_form *form = __start_op_forms[at];
     unsigned made = form_type_bytes(form->types[0]);

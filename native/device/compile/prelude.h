@@ -8,6 +8,11 @@ typedef uint16_t w2 __attribute__((vector_size(16)));
 typedef uint32_t w4 __attribute__((vector_size(32)));
 typedef uint64_t w8 __attribute__((vector_size(64)));
 
+typedef uint32_t v_uint32_t __attribute__((vector_size(32)));
+typedef uint64_t v_uint64_t __attribute__((vector_size(64)));
+typedef float v_float __attribute__((vector_size(32)));
+typedef double v_double __attribute__((vector_size(64)));
+
 struct mode { /* what a step may read of its instruction */
     int64_t immediate;
     uint8_t mode;
@@ -30,6 +35,18 @@ struct mode { /* what a step may read of its instruction */
         LANE(0, T, W, PLACE), LANE(1, T, W, PLACE), LANE(2, T, W, PLACE), LANE(3, T, W, PLACE), LANE(4, T, W, PLACE), \
             LANE(5, T, W, PLACE), LANE(6, T, W, PLACE), LANE(7, T, W, PLACE) \
     }
+
+INLINE v_float fused(v_float x, v_float y, v_float z)
+{
+#if defined(__FMA__) && defined(__AVX2__) && !defined(__clang__)
+    return __builtin_ia32_vfmaddps256(x, y, z);
+#else
+    v_float d;
+    for (int l = 0; l < 8; l++)
+        d[l] = __builtin_fmaf(x[l], y[l], z[l]);
+    return d;
+#endif
+}
 
 INLINE w2 spread2(uint16_t x, uint16_t stride)
 {
