@@ -385,7 +385,6 @@ static void refusals(void)
         HEAD ".global .b8 x[4] = {{{1,2,3,4,5}}};",
         HEAD ".entry k(){ .local .align 8 .b8 d[99999999]; }",
         HEAD ".entry k(.param .b8 a[60000]){ ret; }",
-        HEAD ".func f(){ call f; } .entry k(){ call f; }",
         HEAD ".entry k(){ @%p1 ret; }",
         HEAD ".entry",
         HEAD ".entry k(){ .reg .b32 %r<4>; .reg .b64 %d<2>; add.s32 %r1, %d1, 2; }",
