@@ -96,6 +96,20 @@ def test_says_what_ran_and_through_which_driver(opened: Open) -> None:
     assert mapped_nvrtc() == before, "its own renderer needs no NVRTC"
 
 
+def test_a_file_that_this_user_may_not_write_is_read_from_a_copy(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everything
+    engine, area = opened()
+    copy = Path(engine._file.path)
+    assert copy != tmp_path / "small.onnx"
+    assert copy.read_bytes() == (tmp_path / "small.onnx").read_bytes()
+    engine.run(0, 2)
+    assert np.allclose(answers(engine, 2), expected(area, [0, 1], tmp_path), rtol=1e-4, atol=1e-4)
+    engine.close()
+    assert not copy.exists()
+
+
 def mapped_nvrtc() -> list[str]:
     """Return the files of NVRTC that this process has mapped."""
     with Path("/proc/self/maps").open() as maps:

@@ -17,7 +17,7 @@ from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
 from gputax.worker.engines.onnx import refuse_another_batch, resolve_model
 from gputax.worker.engines.reference import largest_difference, reference_answers
 from gputax.worker.engines.tinygrad_captures import CaptureKey, own_captures, packed, unpacked
-from gputax.worker.engines.tinygrad_package import RENDERER, only_these, open_package
+from gputax.worker.engines.tinygrad_package import RENDERER, ModelFile, only_these, open_package
 from gputax.worker.engines.tinygrad_weights import OUT_OF_MEMORY, load_weights
 
 
@@ -53,6 +53,7 @@ class TinygradEngine:
         self._store = own_captures()
         self._notices = list(self._model.notices)
         self._captured: dict[int, Captured] = {}
+        self._file: ModelFile | None = None
         self._resident: dict[tuple[int, int], tuple[Any, ...]] = {}
         self._samples: Samples = {}
         with only_these(self._variables), self._usage("loading the weights"):
@@ -124,6 +125,8 @@ class TinygradEngine:
         self._captured.clear()
         self._resident.clear()
         self._weights.buffers.clear()
+        if self._file is not None:
+            self._file.close()
         try:
             self._package.device.synchronize()
             self._package.device.allocator.free_cache()
@@ -170,7 +173,8 @@ class TinygradEngine:
 
     def _uncaptured(self, inputs: tuple[Any, ...]) -> Any:
         """Return a run whose first call captures it."""
-        runner = self._package.runner(self._model.path)
+        self._file = self._file or ModelFile(self._model.path)
+        runner = self._package.runner(self._file.path)
         runner.graph_values |= self._weights.tensors()
         runner._python_const_cache |= self._weights.constants
         for value in runner.graph_values.values():

@@ -6,9 +6,12 @@ import ctypes
 import importlib.metadata
 import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gputax.errors import PreflightError
@@ -20,6 +23,7 @@ INSTALL = "pip install 'gputax[tinygrad]'"
 RENDERER = "CUDA:PTX"
 """Its own PTX renderer: no NVRTC, no nvcc and no other library beside the driver."""
 GRAPH_CALL = "cuGraphInstantiate_v2"
+COPIED_BYTES = 1 << 20
 # tinygrad takes its settings from about a hundred variables with short names (DEBUG, JIT, DEV, BEAM, CPU, TC): those
 # of the user are of another program. What the system, the driver, gputax and the native parts read stays.
 KEPT = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
@@ -42,6 +46,27 @@ class Package:
     device_name: str
     device_memory_mb: float
     driver_version: str
+
+
+class ModelFile:
+    """A model's file as tinygrad can open it: for writing too, although it only reads.
+
+    A file that this user may not write, such as one of an image, is copied to a temporary one.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path, self._copy = path, ""
+        if os.access(path, os.W_OK):
+            return
+        descriptor, self._copy = tempfile.mkstemp(prefix="model-", suffix=".onnx")
+        self.path = self._copy
+        with Path(path).open("rb") as file, os.fdopen(descriptor, "wb") as copy:
+            shutil.copyfileobj(file, copy, COPIED_BYTES)
+
+    def close(self) -> None:
+        """Delete the copy, if there is one."""
+        if self._copy:
+            Path(self._copy).unlink(missing_ok=True)
 
 
 def settings(environ: Mapping[str, str], library: str, *, graphs: bool) -> dict[str, str]:
