@@ -29,6 +29,7 @@ EXIT_CELLS_FAILED, EXIT_INVALID = 4, 5
 OPERATIONS = tuple(f"micro:{name}" for name in ("operation", "launch", "allocate", "copy-in-100MB", "copy-out-100MB"))
 # Interpreted, ResNet-50 takes 11 to 16 s of a core; compiled about one. Slower than this, there are too few pairs.
 SLOWEST_INFERENCE_S = 4.0
+PROBED_RUNS = 3
 # A kernel that takes 125 us and copies at 4.5 GB/s: about a small inference, and none of a GPU's numbers.
 SOFTWARE_DEVICE: dict[str, Any] = {"soft_kernel_us": 125, "soft_copy_gbps": 4.5}
 
@@ -283,7 +284,10 @@ class Tour:
 
 
 def seconds_of_an_inference(workload: str, view: RunView) -> float:
-    """Return how long the second inference takes on the software device; the first one may compile."""
+    """Return how long an inference takes on the software device once its kernels are compiled.
+
+    The first one compiles what is costly at once, the next ones what became costly: the shortest of a few counts.
+    """
     from gputax.measure.session import WorkerSession
     from gputax.places import environment_named
     from gputax.plan.cells import Setup
@@ -293,7 +297,7 @@ def seconds_of_an_inference(workload: str, view: RunView) -> float:
     setup = Setup(workload, engine=DRIVER_MODEL_ENGINE, device="software", sample_count=32, max_batch=1)
     session = WorkerSession(environment_named("bare", driver_choice(setup)), setup, view)
     try:
-        return float(session.slot(1, runs=1, first_run=0, dropped=0).durations_ns[0]) / 1e9
+        return float(min(session.slot(1, runs=PROBED_RUNS, first_run=0, dropped=0).durations_ns)) / 1e9
     finally:
         session.end()
 
