@@ -6,7 +6,8 @@ FAST := $(addprefix tests/,smoke unit golden contract simulation)
 SLOW := $(addprefix tests/,process docs native browser)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: help run test test-all fuzz lint format-c e2e bench native test-torch pins generated schema manifests clean
+.PHONY: help run test test-all test-slow test-simulations test-quiet setup-tests e2e-prepare
+.PHONY: fuzz lint format-c e2e bench native test-torch pins generated schema manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
@@ -21,11 +22,21 @@ native:  ## build the software CUDA device, libvgpu and the GPU proxy into nativ
 test: $(VENV)/.installed-dev native  ## the fast tests: no process but one per verb, no network, no GPU (under three minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(FAST)
 
-test-all: $(VENV)/.installed-dev native  ## the other tests: processes, documented commands, sanitizers, fuzz, browser, full simulations, timing
+test-all:  ## the other tests: processes, documented commands, sanitizers, fuzz, browser, full simulations, timing
+	$(MAKE) test-slow
+	$(MAKE) test-simulations
+	$(MAKE) test-quiet
+
+test-slow: $(VENV)/.installed-dev native  ## its first part: processes, documented commands, sanitizers, fuzz, browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(SLOW)
+
+test-simulations: $(VENV)/.installed-dev  ## its second part: every number of docs/method.md computed again
 	$(BIN)/python -m pytest -n 2 --dist worksteal --full tests/simulation
-	@# Ground truth in time is checked with the machine to itself.
+
+test-quiet: $(VENV)/.installed-dev native  ## its third part: ground truth in time, with the machine to itself
 	$(BIN)/python -m pytest tests/quiet
+
+setup-tests: $(VENV)/.installed-e2e native
 
 fuzz:  ## the long fuzz run of ring, socket, calls and ptx: ten minutes each, with the corpus of the repository
 	$(MAKE) -C native fuzz
@@ -42,9 +53,11 @@ lint: $(VENV)/.installed-dev  ## ruff, mypy (strict; src, bench, e2e, native), i
 format-c:  ## format the C with clang-format
 	.ci/lint-native --format
 
-e2e: $(VENV)/.installed-e2e native  ## the product on a real Kubernetes started here (root), or on KUBECONFIG's; builds Kubernetes once
-	$(BIN)/python -m e2e prepare
+e2e: e2e-prepare native  ## the product on a real Kubernetes started here (root), or on KUBECONFIG's; builds Kubernetes once
 	$(BIN)/python -m pytest -m e2e --durations=0 --durations-min=1 tests/e2e
+
+e2e-prepare: $(VENV)/.installed-e2e  ## its first part: packages, Kubernetes, images; what is not there yet
+	$(BIN)/python -m e2e prepare
 
 bench: $(VENV)/.installed-dev  ## measure the tool itself; writes results/bench.json
 	$(BIN)/python -m bench

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 
 from e2e import cluster, images
@@ -59,6 +60,8 @@ def _cluster_is_given() -> bool:
 
 
 def _prepare() -> int:
+    # A build that is told to end unmounts its working containers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if not _cluster_is_given():
         timings = Timings()
         prepare(timings)
