@@ -91,7 +91,7 @@ def duet_seconds() -> dict[str, Any]:
 def seconds_to_pass(percent: int, duets: list[tuple[float, str]]) -> dict[str, Any]:
     """Return the median time of duets that passed, all times and all verdicts.
 
-    A duet that did not pass took longer than any that did; where it is the middle one, there is no median.
+    A duet that did not pass took longer than any that did; where it is the middle one, the median is unknown.
     """
     times = [seconds if verdict == "pass" else None for seconds, verdict in duets]
     middle = statistics.median(math.inf if each is None else each for each in times)

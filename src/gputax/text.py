@@ -130,7 +130,7 @@ def percent(value: float) -> str:
 
 
 def overhead(value: float | None, bounds: Bounds, unit: str, budget: float | None = None) -> str:
-    """Return e.g. `+3.2 % (95 % CI +2.6 to +3.9)`, or why there is no number; never rounded onto its budget."""
+    """Return e.g. `+3.2 % (95 % CI +2.6 to +3.9)`, or why the number is missing; never rounded onto its budget."""
     value = finite(value)
     if value is None:
         return DASH

@@ -26,6 +26,10 @@ HABITS: dict[str, tuple[str, int]] = {
     r"\bnames nothing\b": ("is empty", 0),
     r"(?<![`\"'_=-])\binconclusive\b(?![`\"'_-])": ("undecided; `inconclusive` is the value in documents", 0),
     r"\bwithout that it were\b": ("otherwise this would be", 0),
+    r"\bthere (is|are) no (evidence|interval|result|number|ratio|verdict|values)\b": ("without, is missing", 0),
+    r"\btold_(bytes|ns)\b": ("the thing: limit_bytes, worker_ns", 0),
+    r"\bonce more\b": ("again", 1),
+    r"\bheeds?\b": ("respects", 0),
 }
 
 

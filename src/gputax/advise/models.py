@@ -111,7 +111,7 @@ class Fitted:
 
 
 def fit_or_refuse(source: SharingRecord | Table, only: Sequence[int] = ()) -> tuple[Fitted | Refused, ...]:
-    """Fit every technique, or say why there is no model of it."""
+    """Fit every technique, or say why it has no model."""
     table = from_record(source) if isinstance(source, SharingRecord) else source
     return tuple(fit_series(series, only) for series in table.series)
 

@@ -13,7 +13,7 @@ from gputax.plan.options import DEPLOYMENT
 @click.command(cls=Verb)
 @options(DEPLOYMENT, as_json("Write what was downloaded as JSON."))
 def collect(out: str, as_json: bool) -> None:
-    """Write the Job's benchmark_results.json and its log to the result directory; again and again if you like.
+    """Write the Job's benchmark_results.json and its log to the result directory. Safe to repeat.
 
     The record comes from the result block at the end of the pod's log: a pod that has ended can be read, not entered.
     """

@@ -48,7 +48,7 @@ class Row:
 
     @property
     def estimate(self) -> Estimate | None:
-        """The value that is compared with the budget, in the budget's unit; None if there is no interval."""
+        """The value that is compared with the budget, in the budget's unit; None without an interval."""
         return self.compared.absolute if self.budget.unit == "ms" else self.compared.percent
 
     @property
@@ -179,7 +179,7 @@ def _absent(metric: Metric, base: Source, other: Source, scenario: str) -> str:
 
 
 def _both_series(base: Source, other: Source, pair: CellPair) -> tuple[CellSeries, CellSeries] | str:
-    """Return the samples of both sides, or why there is no interval."""
+    """Return the samples of both sides, or why they give no interval."""
     try:
         first = _series(base.label, pair.base)
         second = _series(other.label, pair.other)
@@ -306,7 +306,7 @@ class Compared:
     percent: Estimate | None = None
     absolute: Estimate | None = None
     obstacle: str = ""
-    """Why there is no interval, as text; empty if there is one."""
+    """Why the interval is missing, as text; empty if it is not."""
     notices: tuple[str, ...] = ()
     refused: bool = False
     """Whether the obstacle is that a percentile has too few samples."""
@@ -367,7 +367,7 @@ def without_samples(metric: Metric, base: float, other: float, obstacle: str) ->
     if metric.name == OVER_BOUND_SHARE.name:
         return Compared(base, other, absolute, absolute, obstacle=obstacle)
     if base == 0.0:
-        why = "the base is zero: there is no ratio" + (f"; {obstacle}" if obstacle else "")
+        why = "the base is zero, so the ratio is undefined" + (f"; {obstacle}" if obstacle else "")
         return Compared(base, other, None, absolute, obstacle=why)
     # 1 - new/old of a throughput, new/old - 1 of a time: both are the difference as a share of the base.
     return Compared(base, other, 100.0 * absolute / base, absolute, obstacle=obstacle)

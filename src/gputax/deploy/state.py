@@ -201,7 +201,7 @@ def find_deployment(out: str, root: Path = Path("results")) -> Deployment:
 def forgotten(root: Path, now: datetime.datetime) -> list[tuple[Deployment, float]]:
     """Return the deployments whose own cluster is idle for longer than the limit, with the idle seconds.
 
-    An existing cluster costs the same with and without our Job, so there is no warning about it.
+    An existing cluster costs the same with and without our Job, so it causes no warning.
     """
     found = []
     for path in sorted(root.glob(f"*/{FOLDER}/state.json")):

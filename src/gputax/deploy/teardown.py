@@ -116,7 +116,7 @@ class Teardown:
                 try:
                     job = self._tools.cluster().get("Job", step.action.job, namespace=step.action.namespace)
                 except GputaxError:
-                    continue  # if the cluster does not answer, there is no Job to wait for
+                    continue  # a cluster that does not answer has no Job to wait for
                 if job_state(job).phase == "active":
                     return 0.0
                 ended = ((job or {}).get("status") or {}).get("completionTime")

@@ -109,7 +109,7 @@ class Evidence:
         warning: str = "",
         list_reasons: bool = False,
     ) -> Evidence:
-        """Return the evidence for a layer, which counts as active if there is no reason against it.
+        """Return the evidence for a layer, which counts as active without a reason against it.
 
         `list_reasons` stores the list even if it is empty, as the documents of the proxy and of sharing do.
         """

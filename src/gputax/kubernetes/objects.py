@@ -242,7 +242,7 @@ def job(plan: PodPlan, words: Sequence[str], *, deadline_s: int = 7200, ttl_s: i
 
 def suite_words(suite: str = "quick", *further: str, environment: str = "k8s") -> list[str]:
     """Return a Job's command: run the suite, write to /results, and end the log with the result block."""
-    # A Job tells whether it measured; whether its node was quiet is in the record, and `compare` heeds it.
+    # A Job reports whether it measured; whether its node was quiet is in the record, and `compare` respects it.
     words = ["gputax", "run", "--env", environment, "--inside", "--accept-disturbed", "--suite", suite, *further]
     return [*words, "--out", RESULTS, "--overwrite", "--result-block"]
 

@@ -227,7 +227,7 @@ def _bracket(rate: float, holds: Callable[[float], bool]) -> tuple[float, float]
             if not holds(rate * GROW):
                 return rate, rate * GROW
             rate *= GROW
-        raise CellError(f"the server kept the latency bound even at {digits(rate, 3)}/s; there is no peak to bracket")
+        raise CellError(f"the server kept the latency bound even at {digits(rate, 3)}/s, so no peak was found")
     for _ in range(MAX_GROWTH_STEPS):
         if holds(rate / GROW):
             return rate / GROW, rate

@@ -148,7 +148,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "no-evidence", "measurement", "layer not proven active",
-            "There is no evidence that the layer was active during the measurement: the cell is INVALID.",
+            "The layer was not proven active during the measurement: the cell is INVALID.",
             "Run gputax doctor with the same --env; the text names the missing evidence.",
         ),
         Kind(
@@ -240,7 +240,7 @@ CATALOGUE: dict[str, Kind] = {
         ),
         Kind(
             "disturbed", "comparison", "DISTURBED cell",
-            "The machine was not quiet while one of these cells was measured: there is no verdict, and no sure advice.",
+            "The machine was not quiet while one of these cells was measured: no verdict, and no certain advice.",
             "Measure that cell again with --wait-quiet, or add --accept-disturbed to let the verdict stand.",
         ),
         Kind(

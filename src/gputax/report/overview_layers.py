@@ -69,7 +69,7 @@ def _single_title(answer: LayerAnswer) -> str:
 
 def _cost_words(cost: str, answer: LayerAnswer) -> str:
     row = answer.typical
-    # With a remark on other metrics there is no room for the scenario, which the axis names too.
+    # A remark on other metrics leaves no room for the scenario, which the axis names too.
     scenario = "" if answer.hidden else f"{row.metric.scenario} "
     what = f"{row.metric.workload} {scenario}{wording.metric_title(row.metric.metric)}"
     if row.metric.workload == TYPICAL_OPERATION:

@@ -257,7 +257,7 @@ def _compared(order: Sequence[tuple[Point, SharedRow, str]]) -> str:
     if higher:
         parts.append(f"{wording.joined(higher)} {'is' if len(higher) == 1 else 'are'} slower")
     if unknown:
-        parts.append(f"{wording.joined(unknown)} cannot be ranked: there is no interval")
+        parts.append(f"{wording.joined(unknown)} cannot be ranked without an interval")
     return "; ".join(parts)
 
 

@@ -119,7 +119,7 @@ def _console_cell(metric: ComparedMetric | None) -> Cell:
 
 
 def _why(metric: ComparedMetric) -> str:
-    """Return the reason where there is no number."""
+    """Return the reason for a missing number."""
     return "" if wording.finite(metric.other_value) is not None else reason(metric)
 
 

@@ -261,7 +261,7 @@ class BareShared:
         return None
 
     def switch(self, technique: Technique, parts: int, say: Say) -> Switched:
-        """Create what the technique needs; there is no device to switch."""
+        """Create what the technique needs; no device has to be switched."""
         started = time.monotonic()
         facts: dict[str, Any] = {"cpus": self.cpus, "affinity": list(self._machine.allowance.affinity)}
         facts |= self._local(technique).prepare(parts)

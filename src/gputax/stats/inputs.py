@@ -51,7 +51,7 @@ def _flat(values: ArrayLike, name: str) -> FloatArray:
     if array.ndim != 1:
         raise ResultsError(f"{name} has {array.ndim} dimensions but must be a flat list of numbers")
     if array.size == 0:
-        raise ResultsError(f"{name} is empty", next_step="measure again: there are no values")
+        raise ResultsError(f"{name} is empty", next_step="measure again")
     return array
 
 

@@ -154,7 +154,7 @@ def _drift(logs: FloatArray, time_s: FloatArray | None) -> Drift | None:
 
 def _correlation_notices(mean: SeriesMean) -> list[str]:
     if mean.sd == 0.0:
-        return ["all pairs are equal: there is no variation, or the clock is too coarse to show it"]
+        return ["all pairs are equal: nothing varies, or the clock is too coarse to show it"]
     if mean.inflation > 1.2:
         return [
             f"neighbouring pairs are correlated (lag-1 {mean.lag1:.2f}): the interval is widened "

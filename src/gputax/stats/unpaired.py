@@ -42,7 +42,7 @@ class UnpairedEstimate:
 def fieller(a: ArrayLike, b: ArrayLike, better: Better = "lower") -> UnpairedEstimate:
     """Return the ratio of arithmetic means by Fieller's theorem, for throughput totals and mean latencies.
 
-    There are no bounds if the denominator is not clearly above zero.
+    The bounds are missing if the denominator is not clearly above zero.
     """
     base, other = map(series_mean, _sides(a, b, better))
     bounds = _bounds(base, other, 0.025)

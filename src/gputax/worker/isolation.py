@@ -112,7 +112,7 @@ class HostWalls:
     def fill(self, most_bytes: int) -> dict[str, Any]:
         """Return the limit of our cgroup and, with `most_bytes`, let a child allocate until the kernel kills it."""
         limit, source = memory_limit(self._root)
-        limits = {"told_bytes": limit, "source": source}
+        limits = {"limit_bytes": limit, "source": source}
         return {**limits, **_filled_by_a_child(most_bytes)} if most_bytes else limits
 
     def hold(self, secret: bytes) -> dict[str, Any]:
@@ -213,8 +213,8 @@ class DriverWalls:
             taken += block
         return {
             "taken_bytes": taken,
-            "told_bytes": int(total),
-            "told_free_bytes": int(free),
+            "limit_bytes": int(total),
+            "free_bytes": int(free),
             "refusal": refusal,
             "out_of_memory": refusal.endswith("OUT_OF_MEMORY"),
         }

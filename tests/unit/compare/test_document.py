@@ -154,8 +154,8 @@ def test_zero_and_missing_values(cell: Make, source: Make) -> None:
     assert set(rows) == {"throughput", "latency_p99"}
     assert rows["throughput"].overhead_percent is None
     assert rows["throughput"].reason == (
-        "one run each: how much runs differ is not known; the base is zero: there is no ratio; a has no samples: a "
-        "difference, but no interval"
+        "one run each: how much runs differ is not known; the base is zero, so the ratio is undefined; a has no "
+        "samples: a difference, but no interval"
     )
     assert rows["latency_p99"].overhead_percent == -100.0
     assert {row.verdict for row in comparison.metrics} == {"inconclusive"}

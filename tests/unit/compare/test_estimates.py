@@ -128,7 +128,7 @@ def test_bare_numbers_have_a_difference_whose_sign_means_worse(
 def test_a_base_of_zero_has_no_ratio(name: str, base: float, other: float) -> None:
     found = without_samples(METRICS[name], base, other, "")
     assert found.overhead_percent is None
-    assert found.obstacle == "the base is zero: there is no ratio"
+    assert found.obstacle == "the base is zero, so the ratio is undefined"
 
 
 def test_nothing_done_on_the_other_side_is_all_lost() -> None:

@@ -48,7 +48,7 @@ def test_find_peak_repeats_each_rate_until_a_majority() -> None:
 
 
 def test_find_peak_says_when_there_is_none() -> None:
-    with pytest.raises(CellError, match="no peak to bracket"):
+    with pytest.raises(CellError, match="no peak was found"):
         find_peak(100.0, lambda rate, _: True)
     with pytest.raises(CellError, match="no server rate"):
         find_peak(100.0, lambda rate, _: False)

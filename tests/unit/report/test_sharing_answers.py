@@ -62,7 +62,7 @@ def test_where_intervals_overlap_nobody_wins() -> None:
 def test_one_repeat_ranks_nothing() -> None:
     text = sentence(record_of(row("mps", 320.0, None), row("mig", 344.0, None)))
     assert "320 ms (no interval)" in text
-    assert text.endswith("MIG (each tenant 1g.10gb) with 344 ms cannot be ranked: there is no interval.")
+    assert text.endswith("MIG (each tenant 1g.10gb) with 344 ms cannot be ranked without an interval.")
 
 
 def test_a_bound_that_does_not_exist_overlaps_everything() -> None:

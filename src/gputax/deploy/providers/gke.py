@@ -259,7 +259,7 @@ def check_names(choices: GkeChoices) -> None:
 
 
 def find_project(given: str, environ: Mapping[str, str], tools: Tools | None) -> str:
-    """Return the project: as given, from the environment, or from gcloud's configuration; there is no default."""
+    """Return the project: as given, from the environment, or from gcloud's configuration; none is assumed."""
     named = given or environ.get("CLOUDSDK_CORE_PROJECT", "") or environ.get("GOOGLE_CLOUD_PROJECT", "")
     if named or tools is None:
         return named
@@ -275,7 +275,7 @@ def find_project(given: str, environ: Mapping[str, str], tools: Tools | None) ->
 
 
 def check_account(choices: GkeChoices, tools: Tools) -> None:
-    """Raise if there is no login or the project cannot be used."""
+    """Raise if nobody is logged in or the project cannot be used."""
     require_program("gcloud")
     account = tools.ask(Command(("gcloud", "auth", "list", "--filter=status:ACTIVE", "--format=value(account)")))
     if account.exit_code != 0 or not account.output:

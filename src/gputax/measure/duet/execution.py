@@ -36,7 +36,7 @@ def execute_duet(
     places = Places(say=say)
     with left_in_order(store, places, lambda: store.holds(COMPARISON), _nothing_kept):
         begun = clock()
-        control = ", and A once more for the A/A control" if request.control else ""
+        control = ", and A again for the A/A control" if request.control else ""
         say(f"starting {request.a.label} and {request.b.label}{control}")
         with _started(request, places) as sides:
             plan = DuetPlan(request.parts, request.max_time_s, request.seed, clock() - begun)

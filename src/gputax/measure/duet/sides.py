@@ -109,13 +109,13 @@ class WorkerSide:
         return self._evidence
 
     def prove(self) -> None:
-        """Collect the evidence for this worker; without it there is no result."""
+        """Collect the evidence for this worker; raise if the layer is not proven."""
         self._evidence = self._session.evidence()
         if not self._evidence.active:
             raise ResultsError(
                 f"INVALID: {self.spec.environment} was not active: {self._evidence.why_not}",
                 where=f"side {self.spec.label}",
-                next_step="nothing was kept: without evidence for the layer there is no result",
+                next_step="nothing was kept: a layer without evidence gives no result",
             )
 
     def start(self) -> None:
@@ -200,7 +200,7 @@ class WorkerSides:
         return self._slots[workload]
 
     def prove(self) -> None:
-        """Collect the evidence of both sides; without it there is no result."""
+        """Collect the evidence of both sides; raise if a layer is not proven."""
         self.a.prove()
         self.b.prove()
 

@@ -63,13 +63,13 @@ class CellResult:
         return reasons(in_most(self.beyond))
 
     def reasons(self) -> list[str]:
-        """Return why the technique is not proven; without evidence there is no result."""
+        """Return why the technique is not proven; the cell is then invalid."""
         return list(
             dict.fromkeys(
                 str(reason)
                 for evidence in self.evidences
                 if not evidence.active
-                for reason in evidence.reasons or ("there is no evidence that the technique was active",)
+                for reason in evidence.reasons or ("the technique was not proven active",)
             )
         )
 

@@ -90,7 +90,7 @@ class _Asking:
 
     def _host_fills(self, one: WorkerConnection, other: WorkerConnection) -> list[dict[str, Any]]:
         fills = [self(one, "fill"), self(other, "fill")]
-        limit = fills[0].get("told_bytes")
+        limit = fills[0].get("limit_bytes")
         if _own_limits(fills) and limit is not None and limit <= MOST_FILLED_BYTES:
             fills[0] = self(one, "fill", most_bytes=limit + FILLED_BEYOND_BYTES)
         return fills
@@ -130,14 +130,14 @@ def _device_quota(
     technique: Technique, fills: Sequence[Mapping[str, Any]], quota_bytes: int | None
 ) -> tuple[bool | None, str]:
     first, second = fills
-    quota = int(quota_bytes or first["told_bytes"])
+    quota = int(quota_bytes or first["limit_bytes"])
     took = f"one tenant took {_mib(first['taken_bytes'])} of its {_mib(quota)} MiB"
-    left = f"the other then got {_mib(second['taken_bytes'])} of its {_mib(second['told_bytes'])} MiB"
+    left = f"the other then got {_mib(second['taken_bytes'])} of its {_mib(second['limit_bytes'])} MiB"
     if first["taken_bytes"] > quota:
         return False, f"{took}: more than its quota"
     if not first["out_of_memory"]:
         return False, f"{took} and was then refused by {first['refusal'] or 'nothing'}, not because memory ran out"
-    if second["taken_bytes"] >= NEARLY_ALL * int(second["told_bytes"]):
+    if second["taken_bytes"] >= NEARLY_ALL * int(second["limit_bytes"]):
         return True, f"{took}, then {first['refusal']}; {left}"
     if quota_bytes is not None:
         return True, f"{took}, then {first['refusal']}; but {left}: the quotas add up to more than the device has"
@@ -147,7 +147,7 @@ def _device_quota(
 
 
 def _host_quota(fills: Sequence[Mapping[str, Any]]) -> tuple[bool | None, str]:
-    limit = fills[0].get("told_bytes")
+    limit = fills[0].get("limit_bytes")
     if limit is None:
         return None, "no memory limit is set: the stand-in only shares or caps CPU time"
     if not _own_limits(fills):

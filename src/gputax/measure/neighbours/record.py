@@ -48,7 +48,7 @@ def neighbour_row(
     reasons: Sequence[str] = (),
     errors: int = 0,
 ) -> NeighbourRow:
-    """Return the slowdown with its interval; with `reasons` against the evidence there is no number."""
+    """Return the slowdown with its interval; `reasons` against the evidence leave no number."""
     blocks = Blocks.of(
         [pair.alone_ns for pair in pairs], [pair.beside_ns for pair in pairs], [pair.restart for pair in pairs]
     )

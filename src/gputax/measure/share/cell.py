@@ -60,7 +60,7 @@ class SharedMeasurement:
 
     @property
     def valid(self) -> bool:
-        """Whether the technique was proven; without evidence there is no result."""
+        """Whether the technique was proven; otherwise the cell is invalid."""
         return all(each.active for each in (self.evidence, *self.proof.evidences))
 
 

@@ -45,7 +45,7 @@ def cross_check(
     comparison is a notice: a missing Prometheus does not fail the measurement.
     """
     if ours_ms is None or ours_ms <= 0:
-        return Notice(CODE, "there is no mean of our own to compare with Prometheus")
+        return Notice(CODE, "no mean of our own to compare with Prometheus")
     at_s = time.time() if ended_s is None else ended_s
     span = f"{max(LEAST_RANGE_S, math.floor(window_s))}s"
     try:

@@ -139,10 +139,10 @@ class TenantGroup:
     def _clock(self, session: WorkerSession) -> tuple[int, int, int]:
         """Return the worker's time and the bounds of its offset from ours."""
         before_ns = time.perf_counter_ns()
-        told_ns = int(
+        worker_ns = int(
             session.connection.call("describe", about="clock", stall_timeout_s=CLOCK_TIMEOUT_S)["monotonic_ns"]
         )
-        return told_ns, told_ns - time.perf_counter_ns(), told_ns - before_ns
+        return worker_ns, worker_ns - time.perf_counter_ns(), worker_ns - before_ns
 
     def _refuse_different_clocks(self) -> None:
         boots = {each.described.host.get("boot_id") for each in self.sessions}

@@ -137,7 +137,7 @@ def _notices(cell: ShareCell, released: Released, window: Window, proof: Proof, 
     found: list[Notice] = []
     reasons = [*evidence.reasons, *(unproven(proof.evidences) if evidence.active else ())]
     if not evidence.active or reasons:
-        text = "; ".join(reasons) or "there is no evidence"
+        text = "; ".join(reasons) or "no evidence was found"
         found.append(Notice("no-evidence", f"INVALID: {cell.technique} was not active: {text}"))
     if evidence.warning:
         found.append(Notice("technique", evidence.warning))

@@ -83,7 +83,7 @@ def _cell(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> So
     # A layer without evidence gives no valid number (DESIGN.md); the bare machine has no layer to prove.
     proven = not EnvironmentName.parse(record.environment).layers or record.evidence.get("active") is True
     if not proven:
-        reasons.append(f"there is no evidence that {printable(record.environment)} was active")
+        reasons.append(f"{printable(record.environment)} was not proven active")
     load = None
     if directory is not None:
         load = partial(_load_samples, directory, benchmark.samples_file, scenario)

@@ -37,7 +37,7 @@ def place_named(text: str) -> ConfigPlace:
 
 
 def mounted_place(daemon_sets: Iterable[Manifest]) -> ConfigPlace | None:
-    """Return the ConfigMap that the device plugin mounts; None if there is no plugin."""
+    """Return the ConfigMap that the device plugin mounts; None without a plugin."""
     plugins = []
     for each in daemon_sets:
         spec = ((each.get("spec") or {}).get("template") or {}).get("spec") or {}

@@ -138,7 +138,7 @@ class OnnxEngine:
             )
         self._copies = str(request.options["copies"])
         if self._copies == "excluded" and self.device == "cpu":
-            raise UsageError("copies=excluded does not apply to a CPU: there is no device to copy to")
+            raise UsageError("copies=excluded does not apply to a CPU, which copies nothing to a device")
         self._model = resolve_model(request)
         self._session = self._open(provider)
         self._active = verified_provider(provider, self._session.get_providers())

@@ -11,7 +11,7 @@ import numpy as np
 from gputax.worker.workloads.graph import GraphWriter
 from gputax.worker.workloads.workload import Array, TensorSpec, Workload, pixels
 
-# Means that the official preprocessing subtracts from R, G and B; there is no scaling, so inputs span about ±150.
+# Means that the official preprocessing subtracts from R, G and B; nothing is scaled, so inputs span about ±150.
 CHANNEL_MEANS = (123.68, 116.78, 103.94)
 _EPSILON = 1e-5
 # The synthetic pixels have a standard deviation of 74; the seeded stem scales it to about 1.

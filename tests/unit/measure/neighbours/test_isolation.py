@@ -17,7 +17,7 @@ PROXY, MPS, SLICING, SHARED = (TECHNIQUES[name] for name in ("proxy", "mps", "ti
 
 def fill(taken: int, limit: int, refusal: str = "CUDA_ERROR_OUT_OF_MEMORY") -> dict[str, Any]:
     out = refusal.endswith("OUT_OF_MEMORY")
-    return {"taken_bytes": taken * MIB, "told_bytes": limit * MIB, "refusal": refusal, "out_of_memory": out}
+    return {"taken_bytes": taken * MIB, "limit_bytes": limit * MIB, "refusal": refusal, "out_of_memory": out}
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_a_quota_of_device_memory(
 @pytest.mark.parametrize(
     ("fills", "passed", "said"),
     [
-        ([{"told_bytes": None, "source": ""}] * 2, None, "no memory limit is set"),
-        ([{"told_bytes": 9 * MIB, "source": "/a"}] * 2, None, "shared by both tenants"),
-        ([{"told_bytes": 9000 * MIB, "source": "/a"}, {"source": "/b"}], None, "too large to fill"),
+        ([{"limit_bytes": None, "source": ""}] * 2, None, "no memory limit is set"),
+        ([{"limit_bytes": 9 * MIB, "source": "/a"}] * 2, None, "shared by both tenants"),
+        ([{"limit_bytes": 9000 * MIB, "source": "/a"}, {"source": "/b"}], None, "too large to fill"),
         ([{**fill(88, 100, "ended, OUT_OF_MEMORY"), "source": "/a"}, {"source": "/b"}], True, "took 88 of its 100 MiB"),
         ([{**fill(164, 100, ""), "source": "/a"}, {"source": "/b"}], False, "took 164 MiB, its limit is 100 MiB"),
     ],
