@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "device/compile/build.h"
@@ -15,6 +16,9 @@
 /* Behind the library in its file: this, and the SHA-256 of what stands before. A loader does not look there. */
 static const char SEAL[8] = "GPUTAX1";
 enum { SEAL_BYTES = sizeof SEAL + HASH_BYTES, LIBRARY_CAP = 64 << 20 };
+enum { CACHE_CAP = 256 << 20 }; /* ResNet-50 takes 2 MiB */
+enum { LEFTOVER_S = 3600 };     /* no compiler runs that long */
+enum { ENTRY_NAME = 2 * HASH_BYTES + 3 };
 
 static char folder[PATH_BYTES - 512];
 static bool temporary; /* no cache: the folder is this process's own */
@@ -161,6 +165,71 @@ static bool build(const char *text, const char *path)
     return done;
 }
 
+struct use { /* of an entry */
+    struct timespec last;
+    off_t bytes;
+    char name[ENTRY_NAME + 1];
+};
+
+static int by_age(const void *x, const void *y)
+{
+    const struct timespec *a = &((const struct use *)x)->last, *b = &((const struct use *)y)->last;
+    if (a->tv_sec != b->tv_sec)
+        return a->tv_sec < b->tv_sec ? -1 : 1;
+    return (a->tv_nsec > b->tv_nsec) - (a->tv_nsec < b->tv_nsec);
+}
+
+static bool is_entry(const char *name)
+{
+    return strlen(name) == ENTRY_NAME && strspn(name, "0123456789abcdef") == ENTRY_NAME - 3 &&
+           strcmp(name + ENTRY_NAME - 3, ".so") == 0;
+}
+
+/* What a compiler that was killed has left behind. */
+static void remove_leftover(const char *name, const struct stat *info)
+{
+    char path[PATH_BYTES];
+    if (strncmp(name, "work.", 5) != 0 || !S_ISDIR(info->st_mode) || time(NULL) - info->st_mtime < LEFTOVER_S)
+        return;
+    snprintf(path, sizeof path, "%s/%.255s", folder, name);
+    remove_folder(path);
+}
+
+/* The entries whose last use is longest ago go, until the others are small enough. Who runs one keeps it. */
+static void trim(void)
+{
+    struct use *uses = NULL;
+    size_t count = 0, room = 0;
+    off_t total = 0;
+    struct stat info;
+    DIR *all = opendir(folder);
+    for (const struct dirent *entry; all && (entry = readdir(all));) {
+        if (fstatat(dirfd(all), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        remove_leftover(entry->d_name, &info);
+        if (!is_entry(entry->d_name) || !S_ISREG(info.st_mode))
+            continue;
+        if (count == room) {
+            struct use *more = realloc(uses, (room = room * 2 + 64) * sizeof *more);
+            if (!more)
+                break;
+            uses = more;
+        }
+        uses[count].last = info.st_mtim;
+        uses[count].bytes = info.st_size;
+        snprintf(uses[count++].name, sizeof uses->name, "%s", entry->d_name);
+        total += info.st_size;
+    }
+    if (uses && total > CACHE_CAP)
+        qsort(uses, count, sizeof *uses, by_age);
+    for (size_t i = 0; i < count && total > CACHE_CAP; i++)
+        if (unlinkat(dirfd(all), uses[i].name, 0) == 0)
+            total -= uses[i].bytes;
+    if (all)
+        closedir(all);
+    free(uses);
+}
+
 static void name_of(const char *text, char *path, size_t room)
 {
     struct hash hash;
@@ -176,7 +245,7 @@ static void name_of(const char *text, char *path, size_t room)
     snprintf(path, room, "%s/%s.so", folder, hexadecimal);
 }
 
-compiled_gang *cache_get(const char *text, void **library)
+compiled_block *cache_get(const char *text, void **library)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     char path[PATH_BYTES];
@@ -199,15 +268,19 @@ compiled_gang *cache_get(const char *text, void **library)
         return NULL;
     }
     report_add(found == ENTRY_GOOD ? REPORT_KERNELS_FROM_CACHE : REPORT_KERNELS_COMPILED, 1);
+    if (found == ENTRY_GOOD)
+        utimensat(AT_FDCWD, path, NULL, 0); /* used now: trim() takes others first */
+    else
+        trim();
     *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    void *gang = *library ? dlsym(*library, "gputax_gang") : NULL;
-    if (!gang && *library) {
+    void *block = *library ? dlsym(*library, "gputax_block") : NULL;
+    if (!block && *library) {
         dlclose(*library);
         *library = NULL;
     }
-    compiled_gang *found_gang;
-    memcpy(&found_gang, &gang, sizeof found_gang);
-    return found_gang;
+    compiled_block *run;
+    memcpy(&run, &block, sizeof run);
+    return run;
 }
 
 void cache_release(void *library)

@@ -75,7 +75,7 @@ static void compile(const struct ptx_kernel *kernel, const struct ptx_launch *la
     char *text = text_of(kernel, launch, made);
     if (!text)
         return;
-    made->gang = cache_get(text, &made->library);
+    made->run = cache_get(text, &made->library);
     free(text);
     report_add(REPORT_COMPILE_NS, run_now_ns() - began);
 }
@@ -148,7 +148,7 @@ bool compile_run(const struct ptx_kernel *kernel, const struct ptx_launch *launc
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_policy);
     const struct compiled *compiled = policy == POLICY_NEVER ? NULL : get(kernel, launch);
-    if (!compiled || !compiled->gang) {
+    if (!compiled || !compiled->run) {
         report_add(REPORT_LAUNCHES_INTERPRETED, 1);
         return false;
     }

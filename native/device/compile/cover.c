@@ -102,8 +102,8 @@ static void condition(struct emitter *e, const struct cover *covers, uint32_t co
             continue;
         }
         uint32_t slot = plan->code->cache_count + e->cover_count++;
-        say(&e->functions, "static const struct access G%u = {%u, %u, 1, 1, %lluull, %d};\n", slot, slot, SPACE_GLOBAL,
-            (unsigned long long)(cover->end - cover->low - 1), cover->write);
+        say(&e->functions, "static const struct access G%u = {%u, %u, 1, 1, 1, %lluull, %d};\n", slot, slot,
+            SPACE_GLOBAL, (unsigned long long)(cover->end - cover->low - 1), cover->write);
         say(&e->body, "reached(c, &R[%u], &G%u, %s + %lldull)", slot, slot, scalar, (long long)cover->low);
     }
 }
@@ -113,8 +113,11 @@ static void items(struct emitter *e, const struct block *block, bool first)
     for (uint32_t i = block->first; i < block->end; i++) {
         enum kind kind = e->plan->items[i].kind;
         if (e->first[i] == first && kind != KIND_BRANCH && kind != KIND_EXIT && kind != KIND_TRAP &&
-            kind != KIND_BARRIER)
+            kind != KIND_BARRIER) {
+            if (e->sure)
+                turn_emit(e, i);
             emit_item(e, i);
+        }
     }
 }
 
@@ -131,6 +134,8 @@ void emit_items(struct emitter *e, uint32_t b)
         accesses += e->covered[i];
     }
     bool good = accesses >= ACCESSES_MIN && block->depth > 0;
+    if (good)
+        turn_choose(e, block, covers, count);
     for (uint32_t i = 0; i < count && good; i++)
         good = aligned(e, block, &covers[i]) && (covers[i].global || e->plan->shared_bytes >= (uint64_t)covers[i].end);
     items(e, block, true);
@@ -145,6 +150,8 @@ void emit_items(struct emitter *e, uint32_t b)
     items(e, block, false);
     e->sure = false;
     say(&e->body, "} else {\n");
+    e->unsure = true;
     items(e, block, false);
+    e->unsure = false;
     say(&e->body, "}\n");
 }

@@ -116,7 +116,7 @@ static void declare(struct emitter *e)
             say(&e->body, "w4 p%u = NO_LANES;\n", b);
     for (uint32_t i = 1; i <= plan->barrier_count; i++)
         say(&e->body, "w4 q%u = NO_LANES;\n", i);
-    say(&e->body, "const w4 start = %s;\nw4 m = start;\n", plan->full ? "ALL_LANES" : "lanes_of(c->live)");
+    say(&e->body, "const w4 start = %s;\nw4 m = start;\n", plan->full ? "ALL_LANES" : "lanes_of(gang->live)");
     say(&e->body, "uint32_t fuel = c->fuel;\n");
     say(&e->body,
         "struct compiled_range *const R = c->ranges;\nchar *const S = c->shared;\n(void)R, (void)S, (void)m;\n");
@@ -130,7 +130,7 @@ static void give(struct emitter *e)
         if (!plan->names[i].given)
             continue;
         if (special <= SPECIAL_TID_Z)
-            say(&e->body, "u%u = c->tid[%u];\n", i, special);
+            say(&e->body, "u%u = gang->tid[%u];\n", i, special);
         else if (special >= SPECIAL_CTAID_X)
             say(&e->body, "u%u = c->ctaid[%u];\n", i, special - SPECIAL_CTAID_X);
         else if (special >= SPECIAL_NTID_X && special <= SPECIAL_NTID_Z)
@@ -176,29 +176,45 @@ static bool is_plain(const struct op_form *form)
     }
 }
 
-/* A plain form on whole vectors: a loop over eight threads takes the C compiler twice as long, at each place of use. */
-static void emit_plain(struct text *t, uint32_t at)
+static bool form_is_whole(const struct op_form *form)
+{
+    return form->types[0][0] == 'u'; /* an integer: its bits are its value */
+}
+
+/* A plain form as a macro, on whole vectors or on numbers: a function costs the C compiler time at each place of use, a
+ * loop over eight threads twice as much. */
+static void emit_plain(struct text *t, uint32_t at, bool vector)
 {
     static const char LETTERS[] = "?xyzv";
     const struct op_form *form = __start_op_forms[at];
-    const char *type = form->types[0], *lanes = lane_type(form_type_bytes(type), true);
-    say(t, "INLINE %s fv%u(", lanes, at);
+    const char *type = form->types[0], *lanes = lane_type(form_type_bytes(type), vector), *many = vector ? "v_" : "";
+    say(t, "#define f%c%u(", vector ? 'v' : 's', at);
     for (int i = 1; i < 5; i++)
         if (form->types[i][0])
-            say(t, "%s %c_, ", lanes, LETTERS[i]);
-    say(t, "const struct mode *in)\n{\n(void)in;\n");
+            say(t, "%c_, ", LETTERS[i]);
+    say(t, "...) ({ ");
     for (int i = 1; i < 5; i++)
         if (form->types[i][0])
-            say(t, "v_%s %c = (v_%s)%c_;\n", type, LETTERS[i], type, LETTERS[i]);
-    say(t, "#define same(a) (a)\n#define fmaf(a, b, c) fused(a, b, c)\nreturn (%s)(%s);\n", lanes, form->text);
-    say(t, "#undef same\n#undef fmaf\n}\n");
+            say(t, "const %s%s %c = (%s%s)(%c_); ", many, type, LETTERS[i], many, type, LETTERS[i]);
+    say(t, "(%s)(", lanes);
+    for (const char *from = form->text; *from; from++)
+        if (strncmp(from, "same(", 5) == 0) {
+            from += 3;
+        } else if (strncmp(from, "fmaf(", 5) == 0) {
+            say(t, "fused");
+            from += 3;
+        } else {
+            say(t, "%c", *from);
+        }
+    say(t, "); })\n");
 }
 
 /* A form as a function: of one thread, or of eight in a loop that the C compiler makes into vector code. */
 static void emit_form(struct text *t, uint32_t at, bool vector)
 {
-    if (vector && is_plain(__start_op_forms[at])) {
-        emit_plain(t, at);
+    bool whole = form_is_whole(__start_op_forms[at]);
+    if ((vector || whole) && is_plain(__start_op_forms[at])) {
+        emit_plain(t, at, vector);
         return;
     }
     static const char LETTERS[] = "?xyzv";
@@ -228,23 +244,6 @@ static void emit_form(struct text *t, uint32_t at, bool vector)
     say(t, "%s r;\n__builtin_memcpy(&r, &d, sizeof r);\nreturn r;\n}\n", lane_type(made, vector));
 }
 
-/* What gangs keep over barriers has its place by the register. */
-static void place_state(struct emitter *e)
-{
-    const struct plan *plan = e->plan;
-    e->state_bytes = 64 * (plan->barrier_count + 1); /* masks of those who wait */
-    for (uint32_t r = 0; r < plan->register_count; r++) {
-        bool kept = false;
-        for (uint32_t b = 0; b < plan->block_count; b++)
-            kept = kept || (plan->blocks[b].after_barrier && set_has(plan->blocks[b].live, r));
-        if (!kept || plan->names[r].constant || plan->names[r].given)
-            continue;
-        e->state_at[r] = e->state_bytes;
-        e->state_bytes += plan->names[r].class == CLASS_EVEN ? 8 : plan->names[r].class == CLASS_MAYBE ? 128 : 64;
-    }
-    e->state_bytes = (e->state_bytes + 63) / 64 * 64;
-}
-
 static char *joined(const struct emitter *e)
 {
     struct text all = {0};
@@ -256,6 +255,29 @@ static char *joined(const struct emitter *e)
     }
     return all.at;
 }
+
+/* Gangs in turn, from barrier to barrier. */
+static const char BLOCK_TEXT[] = "__attribute__((visibility(\"default\"))) int gputax_block(struct compiled_call *c)\n"
+                                 "{\n"
+                                 "struct compiled_gang *const end = c->gangs + c->gang_count;\n"
+                                 "for (struct compiled_gang *gang = c->gangs; gang < end; gang++)\n"
+                                 "gang->entry = 0;\n"
+                                 "for (int waits = 1; waits;) {\n"
+                                 "waits = 0;\n"
+                                 "for (struct compiled_gang *gang = c->gangs; gang < end; gang++) {\n"
+                                 "if (gang->entry == ENTRY_ENDED)\n"
+                                 "continue;\n"
+                                 "int result = run(c, gang);\n"
+                                 "if (result == GANG_FAILED)\n"
+                                 "return 1;\n"
+                                 "if (result == GANG_ENDED)\n"
+                                 "gang->entry = ENTRY_ENDED;\n"
+                                 "else\n"
+                                 "waits = 1;\n"
+                                 "}\n"
+                                 "}\n"
+                                 "return 0;\n"
+                                 "}\n";
 
 char *emit_kernel(const struct plan *plan, uint32_t *state_bytes, uint32_t *range_count)
 {
@@ -270,16 +292,18 @@ char *emit_kernel(const struct plan *plan, uint32_t *state_bytes, uint32_t *rang
     e->state_at = calloc(plan->register_count + 1, sizeof *e->state_at);
     e->first = calloc(plan->item_count + 1, sizeof *e->first);
     e->covered = calloc(plan->item_count + 1, sizeof *e->covered);
-    if (e->used && e->state_at && e->first && e->covered) {
-        place_state(e);
-        say(&e->body, "__attribute__((visibility(\"default\"))) int gputax_gang(struct compiled_call *c)\n{\n");
+    e->turned = calloc(plan->item_count + 1, sizeof *e->turned);
+    if (e->used && e->state_at && e->first && e->covered && e->turned && state_place(e)) {
+        say(&e->body,
+            "static __attribute__((noinline)) int run(struct compiled_call *c, struct compiled_gang *gang)\n{\n"
+            "c->local = gang->local;\n");
         declare(e);
         give(e);
         emit_entry(e);
         for (uint32_t b = 0; b < plan->block_count; b++)
             emit_block(e, b);
         emit_end(e);
-        say(&e->body, "}\n");
+        say(&e->body, "}\n%s", BLOCK_TEXT);
         for (uint32_t i = 0; i < forms; i++)
             for (int vector = 0; vector < 2 && e->used[i]; vector++)
                 emit_form(&e->functions, i, vector);
@@ -291,8 +315,11 @@ char *emit_kernel(const struct plan *plan, uint32_t *state_bytes, uint32_t *rang
     free(e->body.at);
     free(e->used);
     free(e->state_at);
+    free(e->dirty);
+    free(e->restored);
     free(e->first);
     free(e->covered);
+    free(e->turned);
     free(e);
     return whole;
 }

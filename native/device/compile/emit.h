@@ -13,7 +13,7 @@ void say(struct text *text, const char *format, ...) __attribute__((format(print
 
 struct place { /* how the addresses of one access lie */
     const struct name *address;
-    unsigned element, count, whole;
+    unsigned element, count, whole, wide; /* bytes in memory, how many, of all; bytes of a register */
     bool even, shared, global;
     uint64_t footprint;
 };
@@ -25,6 +25,12 @@ struct cover { /* what a block touches through one address */
     unsigned align;
 };
 
+struct turned {         /* a load that is a part of a row */
+    uint32_t row, word; /* row 0: it is not */
+    bool first;
+    int64_t from; /* offset of the row */
+};
+
 enum { WORDS = 16, WORD_BYTES = 96 };
 struct emitter {
     const struct plan *plan;
@@ -33,9 +39,13 @@ struct emitter {
     bool *used; /* forms */
     uint32_t access_count, cover_count;
     bool *first, *covered; /* by item: computed before the block's checks; covered by them */
-    bool sure;             /* in the text where these have held */
+    bool sure, unsure;     /* in the text where these have held; where they have not */
+    struct turned *turned; /* by item */
+    uint32_t rows;         /* so far */
     uint32_t *state_at;    /* by register: its place in what a gang keeps; 0: not kept */
     uint32_t state_bytes;
+    uint64_t *dirty,
+        *restored;     /* by barrier: registers that go to their places in front of it, come from them behind it */
     uint32_t barriers; /* seen so far */
     char words[WORDS][WORD_BYTES];
     unsigned word;
@@ -61,6 +71,16 @@ void emit_items(struct emitter *e, uint32_t block);
 void emit_entry(struct emitter *e);
 void emit_block(struct emitter *e, uint32_t block);
 void emit_end(struct emitter *e);
+
+/* turn.c: which covered loads are done in rows, with what that asks of the checks; the row that begins with an item */
+void turn_choose(struct emitter *e, const struct block *block, struct cover *covers, uint32_t count);
+void turn_emit(struct emitter *e, uint32_t at);
+
+/* state.c; barrier 0: all that is kept */
+bool state_waits_apart(const struct plan *plan); /* whether some of a gang may wait where others do not */
+bool state_place(struct emitter *e);
+void state_save(struct emitter *e, uint32_t barrier, const uint64_t *live);
+void state_restore(struct emitter *e, uint32_t barrier);
 
 /* emit.c: the whole file; NULL: no memory. The caller frees it. */
 char *emit_kernel(const struct plan *plan, uint32_t *state_bytes, uint32_t *range_count);

@@ -7,6 +7,7 @@ struct place access_place(const struct emitter *e, const struct item *item)
 {
     const struct insn *in = item->in;
     struct place p = {.address = &e->plan->names[item->sources[0]], .element = item->element, .count = in->count};
+    p.wide = form_type_bytes(item->form->types[0]);
     p.whole = p.element * p.count;
     p.shared = in->space == SPACE_SHARED;
     p.global = in->space == SPACE_GLOBAL;
@@ -24,10 +25,12 @@ static void table_of(struct emitter *e, const struct item *item, const struct pl
     const struct plan *plan = e->plan;
     bool is_signed = item->form->types[1][0] == 'i';
     say(&e->functions,
-        "static const struct access A%u = {%u, %u, %u, %u, %lluull, %d, %d, %lluull, %lluull, %lluull};\n",
-        e->access_count, item->in->cache, item->in->space, p->element, p->count, (unsigned long long)p->footprint,
-        item->kind == KIND_STORE, is_signed, (unsigned long long)plan->shared_bytes,
-        (unsigned long long)plan->kernel->local_bytes, (unsigned long long)plan->kernel->parameter_bytes);
+        "static const struct access A%u = {%u, %u, %u, %u, %u, %lluull, %d, %d, %lluull, %lluull, %lluull, %d, "
+        "%lluull};\n",
+        e->access_count, item->in->cache, item->in->space, p->element, p->count, p->wide,
+        (unsigned long long)p->footprint, item->kind == KIND_STORE, is_signed, (unsigned long long)plan->shared_bytes,
+        (unsigned long long)plan->kernel->local_bytes, (unsigned long long)plan->kernel->parameter_bytes,
+        item->in->narrow, (unsigned long long)item->in->immediate);
 }
 
 /* All addresses, as a vector of 64 bits. */
@@ -40,26 +43,43 @@ static const char *addresses(struct emitter *e, const struct item *item)
     return word(e, "(%s + (uint64_t)%lldll)", base, offset);
 }
 
+/* A call that loads or stores thread by thread, with the addresses as what they are. */
+static void call_each(struct emitter *e, const struct item *item)
+{
+    const char *verb = item->kind == KIND_LOAD ? "load" : "store";
+    const struct name *address = &e->plan->names[item->sources[0]];
+    if (address->class == CLASS_EVEN)
+        say(&e->body, "if (%s_even(c, &A%u, %s, (uint64_t)%lldll, bits(k), x))\ngoto FAIL;\n", verb, e->access_count,
+            scalar_of(e, item->sources[0]), (long long)address->stride);
+    else
+        say(&e->body, "if (%s_each(c, &A%u, %s, bits(k), x))\ngoto FAIL;\n", verb, e->access_count, addresses(e, item));
+}
+
 static void each(struct emitter *e, const struct item *item, const struct place *p)
 {
-    unsigned at = e->access_count;
-    say(&e->body, "uint64_t x[%u][8] = {{0}};\n", p->count);
     if (item->kind == KIND_LOAD) {
-        say(&e->body, "if (load_each(c, &A%u, %s, bits(k), x))\ngoto FAIL;\n", at, addresses(e, item));
+        say(&e->body, "w%u x[%u];\n", p->wide, p->count);
+        call_each(e, item);
         for (uint32_t i = 0; i < p->count; i++)
-            put_vector(e, item, i, word(e, "narrow%u(x[%u])", e->plan->names[item->made[i]].bytes, i));
+            put_vector(e, item, i, word(e, "x[%u]", i));
         return;
     }
+    say(&e->body, "w%u x[%u];\n", p->wide, p->count);
     for (uint32_t i = 0; i < p->count; i++)
-        say(&e->body, "widen%u(x[%u], %s);\n", e->plan->names[item->sources[i + 1]].bytes, i,
-            vector_of(e, item->sources[i + 1]));
-    say(&e->body, "if (store_each(c, &A%u, %s, bits(k), x))\ngoto FAIL;\n", at, addresses(e, item));
+        say(&e->body, "x[%u] = %s;\n", i, vector_of(e, item->sources[i + 1]));
+    call_each(e, item);
 }
 
 /* Element i of all threads from or to `t`, an array whose thread l lies at `place` (a C expression of l). */
 static void move_lanes(struct emitter *e, const struct item *item, const struct place *p, const char *place)
 {
     const char *memory = item->form->types[1], *wide = item->form->types[0];
+    if (item->kind == KIND_LOAD && p->count > 1 && p->element == 4 && p->wide == 4) {
+        say(&e->body, "w4 t[%u];\nTURN%u(t, (const char *)(%s));\n", p->count, p->count, place);
+        for (uint32_t i = 0; i < p->count; i++)
+            put_vector(e, item, i, word(e, "t[%u]", i));
+        return;
+    }
     for (uint32_t i = 0; i < p->count; i++) {
         unsigned bytes = e->plan->names[item->kind == KIND_LOAD ? item->made[i] : item->sources[i + 1]].bytes;
         bool solid = p->address->stride == p->element && p->element == bytes && p->even && p->count == 1;
@@ -102,19 +122,39 @@ static void move_one(struct emitter *e, const struct item *item, const struct pl
     }
 }
 
+/* Where the checks of a whole block have failed: no way around the closer look, which keeps the text short. */
+static void unsure_access(struct emitter *e, const struct item *item, const struct place *p)
+{
+    if (p->address->stride == 0 && p->address->class == CLASS_EVEN) { /* one thread's fault is everybody's */
+        say(&e->body, "char *at = place_of(c, &A%u, a);\nif (!at)\ngoto FAIL;\n", e->access_count);
+        move_one(e, item, p);
+    } else {
+        each(e, item, p);
+    }
+}
+
 static void even_access(struct emitter *e, const struct item *item, const struct place *p)
 {
     const char *scalar = scalar_of(e, item->sources[0]);
     uint64_t needs = p->whole + p->footprint;
     bool one = p->address->stride == 0;
-    bool sure = e->sure && e->covered[item - e->plan->items];
+    bool covered = e->covered[item - e->plan->items], sure = e->sure && covered;
     say(&e->body, "uint64_t a = (uint64_t)%s + (uint64_t)%lldll;\n", scalar, (long long)item->in->immediate);
+    struct turned turned = e->turned[item - e->plan->items];
+    if (sure && turned.row) {
+        put_vector(e, item, 0, word(e, "t%u[%u]", turned.row, turned.word));
+        return;
+    }
     if (sure && (item->kind == KIND_LOAD || one || takes_all(e, item))) {
         say(&e->body, "char *at = %s;\n", p->global ? "(char *)(uintptr_t)a" : "S + a");
         if (one)
             move_one(e, item, p);
         else
             move_lanes(e, item, p, word(e, "at + l * %lldll", (long long)p->address->stride));
+        return;
+    }
+    if (e->unsure && covered) {
+        unsure_access(e, item, p);
         return;
     }
     say(&e->body, "if (LIKELY(");
@@ -136,12 +176,7 @@ static void even_access(struct emitter *e, const struct item *item, const struct
     else
         move_lanes(e, item, p, word(e, "at + l * %lldll", (long long)p->address->stride));
     say(&e->body, "} else {\n");
-    if (one && p->address->class == CLASS_EVEN) { /* the same for all: one thread's fault is everybody's */
-        say(&e->body, "char *at = place_of(c, &A%u, a);\nif (!at)\ngoto FAIL;\n", e->access_count);
-        move_one(e, item, p);
-    } else {
-        each(e, item, p);
-    }
+    unsure_access(e, item, p);
     say(&e->body, "}\n");
 }
 
@@ -187,7 +222,7 @@ void emit_access(struct emitter *e, const struct item *item)
     } else if (uniform) {
         say(&e->body, "uint64_t a = (uint64_t)%s + (uint64_t)%lldll;\n", scalar_of(e, item->sources[0]),
             (long long)item->in->immediate);
-        say(&e->body, "uint64_t x[%u][8] = {{0}};\nif (load_each(c, &A%u, spread8(a, 0), 1, x))\ngoto FAIL;\n", p.count,
+        say(&e->body, "w%u x[%u];\nif (load_each(c, &A%u, spread8(a, 0), 1, x))\ngoto FAIL;\n", p.wide, p.count,
             e->access_count);
         for (uint32_t i = 0; i < p.count; i++)
             put_scalar(e, item, i, word(e, "(%s)x[%u][0]", scalar_type(e->plan->names[item->made[i]].bytes), i), 0);

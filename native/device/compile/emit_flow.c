@@ -68,42 +68,6 @@ static void leave(struct emitter *e, uint32_t from)
     go_on(e, from);
 }
 
-/* The vector of a name that is mostly evenly spaced is kept only if it is in use. */
-static const char *rare(struct emitter *e, const struct name *name, int part, uint32_t at)
-{
-    return name->class == CLASS_MAYBE && part == 2 ? word(e, "if (!o%u)\n", at) : "";
-}
-
-static void keep(struct emitter *e, const uint64_t *live, bool restore)
-{
-    const struct plan *plan = e->plan;
-    for (uint32_t r = 0; r < plan->register_count; r++) {
-        uint32_t at = e->state_at[r];
-        if (!at || (live && !set_has(live, r)))
-            continue;
-        const struct name *name = &plan->names[r];
-        struct {
-            bool is;
-            char letter;
-            uint32_t offset;
-        } const parts[] = {{name->class != CLASS_GENERAL, 'u', 0},
-                           {name->class == CLASS_MAYBE, 'o', 8},
-                           {name->class != CLASS_EVEN, 'v', name->class == CLASS_MAYBE ? 64 : 0}};
-        for (int i = 0; i < 3; i++) {
-            if (!parts[i].is)
-                continue;
-            say(&e->body, "%s", rare(e, name, i, r));
-            char letter = parts[i].letter;
-            if (restore)
-                say(&e->body, "__builtin_memcpy(&%c%u, c->state + %u, sizeof %c%u);\n", letter, r, at + parts[i].offset,
-                    letter, r);
-            else
-                say(&e->body, "__builtin_memcpy(c->state + %u, &%c%u, sizeof %c%u);\n", at + parts[i].offset, letter, r,
-                    letter, r);
-        }
-    }
-}
-
 /* The n-th barrier. All together: return and come back here. Some: they wait until nobody of the gang can run. */
 static void barrier(struct emitter *e, uint32_t from)
 {
@@ -114,16 +78,8 @@ static void barrier(struct emitter *e, uint32_t from)
         go_on(e, from);
         return;
     }
-    keep(e, plan->blocks[from + 1].live, false);
-    say(&e->body, "c->entry = %u;\nc->fuel = fuel;\nreturn GANG_AT_BARRIER;\n", at);
-}
-
-static bool waits_apart(const struct plan *plan)
-{
-    for (uint32_t b = 0; b < plan->block_count; b++)
-        if (plan->blocks[b].divergent && plan->items[plan->blocks[b].end - 1].kind == KIND_BARRIER)
-            return true;
-    return false;
+    state_save(e, at, plan->blocks[from + 1].live);
+    say(&e->body, "gang->entry = %u;\nc->fuel = fuel;\nreturn GANG_AT_BARRIER;\n", at);
 }
 
 void emit_entry(struct emitter *e)
@@ -132,7 +88,7 @@ void emit_entry(struct emitter *e)
     uint32_t at = 0, lowest = NONE;
     if (!plan->barrier_count)
         return;
-    say(&e->body, "switch (c->entry) {\n");
+    say(&e->body, "const int fresh = gang->entry == 0;\n(void)fresh;\nswitch (gang->entry) {\n");
     for (uint32_t b = 0; b < plan->block_count; b++) {
         if (plan->items[plan->blocks[b].end - 1].kind != KIND_BARRIER)
             continue;
@@ -142,19 +98,19 @@ void emit_entry(struct emitter *e)
             continue;
         }
         say(&e->body, "case %u:\n", at);
-        keep(e, plan->blocks[b + 1].live, true);
+        state_restore(e, at);
         say(&e->body, "goto L%u;\n", b + 1);
     }
     if (lowest != NONE) { /* each one's mask becomes pending behind its barrier */
         say(&e->body, "case %u:\n", plan->barrier_count + 1);
-        keep(e, NULL, true);
+        state_restore(e, 0);
         at = 0;
         for (uint32_t b = 0; b < plan->block_count; b++) {
             if (plan->items[plan->blocks[b].end - 1].kind != KIND_BARRIER)
                 continue;
             at++;
             if (plan->blocks[b].divergent && plan->blocks[b + 1].divergent)
-                say(&e->body, "__builtin_memcpy(&p%u, c->state + %u, sizeof p%u);\n", b + 1, 64 * at, b + 1);
+                say(&e->body, "__builtin_memcpy(&p%u, gang->state + %u, sizeof p%u);\n", b + 1, 64 * at, b + 1);
         }
         say(&e->body, "m = NO_LANES;\ngoto L%u;\n", lowest);
     }
@@ -165,15 +121,15 @@ void emit_end(struct emitter *e)
 {
     const struct plan *plan = e->plan;
     say(&e->body, "END:;\nc->fuel = fuel;\n");
-    if (waits_apart(plan)) {
+    if (state_waits_apart(plan)) {
         say(&e->body, "if (bits(NO_LANES");
         for (uint32_t i = 1; i <= plan->barrier_count; i++)
             say(&e->body, " | q%u", i);
         say(&e->body, ")) {\n");
-        keep(e, NULL, false);
+        state_save(e, 0, NULL);
         for (uint32_t i = 1; i <= plan->barrier_count; i++)
-            say(&e->body, "__builtin_memcpy(c->state + %u, &q%u, sizeof q%u);\n", 64 * i, i, i);
-        say(&e->body, "c->entry = %u;\nreturn GANG_AT_BARRIER;\n}\n", plan->barrier_count + 1);
+            say(&e->body, "__builtin_memcpy(gang->state + %u, &q%u, sizeof q%u);\n", 64 * i, i, i);
+        say(&e->body, "gang->entry = %u;\nreturn GANG_AT_BARRIER;\n}\n", plan->barrier_count + 1);
     }
     say(&e->body, "return GANG_ENDED;\nFAIL: __attribute__((unused));\nreturn GANG_FAILED;\n");
 }

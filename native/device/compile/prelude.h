@@ -36,17 +36,74 @@ struct mode { /* what a step may read of its instruction */
             LANE(5, T, W, PLACE), LANE(6, T, W, PLACE), LANE(7, T, W, PLACE) \
     }
 
+/* Neighbouring words of each thread, which lie at PLACE, as one vector for each word: whole rows are read and turned,
+ * because eight loads of single words for each vector were half of the time of ResNet-50. */
+#ifndef __has_builtin
+#define __has_builtin(x) 0
+#endif
+#if __has_builtin(__builtin_shufflevector)
+typedef uint32_t half4 __attribute__((vector_size(16)));
+#define HALF(L, PLACE) \
+    ({ \
+        enum { l = L }; \
+        half4 h_; \
+        __builtin_memcpy(&h_, PLACE, sizeof h_); \
+        h_; \
+    })
+#define PAIR(L, PLACE) \
+    ({ \
+        enum { l = L }; \
+        uint64_t h_; \
+        __builtin_memcpy(&h_, PLACE, sizeof h_); \
+        h_; \
+    })
+#define ROW4(L, PLACE) __builtin_shufflevector(HALF(L, PLACE), HALF(L + 4, PLACE), 0, 1, 2, 3, 4, 5, 6, 7)
+#define TURN4(D, PLACE) \
+    do { \
+        const w4 r0_ = ROW4(0, PLACE), r1_ = ROW4(1, PLACE), r2_ = ROW4(2, PLACE), r3_ = ROW4(3, PLACE); \
+        const w4 a_ = __builtin_shufflevector(r0_, r1_, 0, 8, 1, 9, 4, 12, 5, 13); \
+        const w4 b_ = __builtin_shufflevector(r0_, r1_, 2, 10, 3, 11, 6, 14, 7, 15); \
+        const w4 c_ = __builtin_shufflevector(r2_, r3_, 0, 8, 1, 9, 4, 12, 5, 13); \
+        const w4 d_ = __builtin_shufflevector(r2_, r3_, 2, 10, 3, 11, 6, 14, 7, 15); \
+        (D)[0] = __builtin_shufflevector(a_, c_, 0, 1, 8, 9, 4, 5, 12, 13); \
+        (D)[1] = __builtin_shufflevector(a_, c_, 2, 3, 10, 11, 6, 7, 14, 15); \
+        (D)[2] = __builtin_shufflevector(b_, d_, 0, 1, 8, 9, 4, 5, 12, 13); \
+        (D)[3] = __builtin_shufflevector(b_, d_, 2, 3, 10, 11, 6, 7, 14, 15); \
+    } while (0)
+typedef uint64_t quarter8 __attribute__((vector_size(32)));
+#define TURN2(D, PLACE) \
+    do { \
+        const quarter8 p_ = {PAIR(0, PLACE), PAIR(1, PLACE), PAIR(4, PLACE), PAIR(5, PLACE)}; \
+        const quarter8 q_ = {PAIR(2, PLACE), PAIR(3, PLACE), PAIR(6, PLACE), PAIR(7, PLACE)}; \
+        (D)[0] = __builtin_shufflevector((w4)p_, (w4)q_, 0, 2, 8, 10, 4, 6, 12, 14); \
+        (D)[1] = __builtin_shufflevector((w4)p_, (w4)q_, 1, 3, 9, 11, 5, 7, 13, 15); \
+    } while (0)
+#else
+#define TURN_ONE(D, I, PLACE) (D)[I] = (w4)LANES(uint32_t, uint32_t, (PLACE) + 4 * I)
+#define TURN2(D, PLACE) \
+    do { \
+        TURN_ONE(D, 0, PLACE); \
+        TURN_ONE(D, 1, PLACE); \
+    } while (0)
+#define TURN4(D, PLACE) \
+    do { \
+        TURN2(D, PLACE); \
+        TURN_ONE(D, 2, PLACE); \
+        TURN_ONE(D, 3, PLACE); \
+    } while (0)
+#endif
+
+#if defined(__FMA__) && defined(__AVX2__) && !defined(__clang__)
+#define fused(x, y, z) __builtin_ia32_vfmaddps256(x, y, z)
+#else
 INLINE v_float fused(v_float x, v_float y, v_float z)
 {
-#if defined(__FMA__) && defined(__AVX2__) && !defined(__clang__)
-    return __builtin_ia32_vfmaddps256(x, y, z);
-#else
     v_float d;
     for (int l = 0; l < 8; l++)
         d[l] = __builtin_fmaf(x[l], y[l], z[l]);
     return d;
-#endif
 }
+#endif
 
 INLINE w2 spread2(uint16_t x, uint16_t stride)
 {
@@ -111,8 +168,8 @@ struct request {
     struct compiled_call *c;
     const void *what;
     w8 addresses;
-    uint64_t address;
-    uint64_t (*values)[8];
+    uint64_t address, stride;
+    char *values; /* of thread l, element i: at i * 8 + l, as wide as a register */
     uint32_t active, lane;
     char *place;
 };
@@ -177,10 +234,12 @@ INLINE int ask(answer *f, struct request *q)
 #endif
 
 struct access {
-    uint32_t index, space, element, count;
-    uint64_t footprint; /* from the first thread's address to the last one's */
+    uint32_t index, space, element, count, wide; /* wide: bytes of a register */
+    uint64_t footprint;                          /* from the first thread's address to the last one's */
     int write, is_signed;
     uint64_t shared_bytes, local_bytes, parameter_bytes;
+    int narrow;      /* addresses are numbers of 32 bits, */
+    uint64_t offset; /* to which this is added */
 };
 
 INLINE char *inside(char *base, uint64_t room, uint64_t offset, uint64_t bytes)
@@ -230,7 +289,8 @@ COLD int answer_place(struct request *q)
 }
 INLINE char *place_of(struct compiled_call *c, const struct access *in, uint64_t address)
 {
-    struct request q = {.c = c, .what = in, .address = address};
+    struct request q;
+    q.c = c, q.what = in, q.address = address, q.lane = 0;
     ask(answer_place, &q);
     return q.place;
 }
@@ -248,27 +308,29 @@ INLINE int reached(struct compiled_call *c, const struct compiled_range *range, 
 {
     if (LIKELY(address - range->from < range->reach))
         return 1;
-    struct request q = {.c = c, .what = in, .address = address};
+    struct request q;
+    q.c = c, q.what = in, q.address = address;
     return ask(answer_reach, &q);
 }
 
-/* Thread by thread, those that are active: the interpreter's way. Values are wide, element by element. */
+/* Thread by thread, those that are active: the interpreter's way. */
 COLD int answer_load(struct request *q)
 {
     const struct access *in = q->what;
     uint64_t address[8];
     __builtin_memcpy(address, &q->addresses, sizeof address);
     for (uint32_t l = 0; l < 8; l++) {
-        if (!((q->active >> l) & 1))
-            continue;
-        const char *at = find_place(q->c, in, address[l], l);
-        if (!at)
+        int active = (q->active >> l) & 1;
+        const char *at = active ? find_place(q->c, in, address[l], l) : 0;
+        if (active && !at)
             return 1;
         for (uint32_t i = 0; i < in->count; i++) {
             uint64_t value = 0;
-            __builtin_memcpy(&value, at + i * in->element, in->element);
+            if (active)
+                __builtin_memcpy(&value, at + i * in->element, in->element);
             uint32_t shift = 64 - 8 * in->element;
-            q->values[i][l] = in->is_signed ? (uint64_t)((int64_t)(value << shift) >> shift) : value;
+            value = in->is_signed ? (uint64_t)((int64_t)(value << shift) >> shift) : value;
+            __builtin_memcpy(q->values + (i * 8 + l) * in->wide, &value, in->wide);
         }
     }
     return 0;
@@ -285,21 +347,54 @@ COLD int answer_store(struct request *q)
         if (!at)
             return 1;
         for (uint32_t i = 0; i < in->count; i++)
-            __builtin_memcpy(at + i * in->element, &q->values[i][l], in->element);
+            __builtin_memcpy(at + i * in->element, q->values + (i * 8 + l) * in->wide, in->element);
     }
     return 0;
 }
-INLINE int load_each(struct compiled_call *c, const struct access *in, w8 addresses, uint32_t active,
-                     uint64_t (*values)[8])
+INLINE int load_each(struct compiled_call *c, const struct access *in, w8 addresses, uint32_t active, void *values)
 {
-    struct request q = {.c = c, .what = in, .addresses = addresses, .active = active, .values = values};
+    struct request q;
+    q.c = c, q.what = in, q.addresses = addresses, q.active = active, q.values = values;
     return ask(answer_load, &q);
 }
-INLINE int store_each(struct compiled_call *c, const struct access *in, w8 addresses, uint32_t active,
-                      uint64_t (*values)[8])
+INLINE int store_each(struct compiled_call *c, const struct access *in, w8 addresses, uint32_t active, void *values)
 {
-    struct request q = {.c = c, .what = in, .addresses = addresses, .active = active, .values = values};
+    struct request q;
+    q.c = c, q.what = in, q.addresses = addresses, q.active = active, q.values = values;
     return ask(answer_store, &q);
+}
+/* The same for addresses that are evenly spaced. */
+INLINE void spread_addresses(struct request *q)
+{
+    const struct access *in = q->what;
+    for (uint32_t l = 0; l < 8; l++) {
+        uint64_t address = q->address + l * q->stride;
+        q->addresses[l] = (in->narrow ? (uint32_t)address : address) + in->offset;
+    }
+}
+COLD int answer_load_even(struct request *q)
+{
+    spread_addresses(q);
+    return answer_load(q);
+}
+COLD int answer_store_even(struct request *q)
+{
+    spread_addresses(q);
+    return answer_store(q);
+}
+INLINE int load_even(struct compiled_call *c, const struct access *in, uint64_t address, uint64_t stride,
+                     uint32_t active, void *values)
+{
+    struct request q;
+    q.c = c, q.what = in, q.address = address, q.stride = stride, q.active = active, q.values = values;
+    return ask(answer_load_even, &q);
+}
+INLINE int store_even(struct compiled_call *c, const struct access *in, uint64_t address, uint64_t stride,
+                      uint32_t active, void *values)
+{
+    struct request q;
+    q.c = c, q.what = in, q.address = address, q.stride = stride, q.active = active, q.values = values;
+    return ask(answer_store_even, &q);
 }
 COLD int answer_tick(struct request *q)
 {
@@ -307,7 +402,8 @@ COLD int answer_tick(struct request *q)
 }
 INLINE int ticked(struct compiled_call *c)
 {
-    struct request q = {.c = c};
+    struct request q;
+    q.c = c;
     return ask(answer_tick, &q);
 }
 
@@ -336,41 +432,6 @@ INLINE w8 zero_extended(w4 x)
     w8 d;
     __builtin_memcpy(&d, d_, sizeof d);
     return d;
-}
-
-INLINE w2 narrow2(const uint64_t *x)
-{
-    w2 d;
-    for (int l = 0; l < 8; l++)
-        d[l] = (uint16_t)x[l];
-    return d;
-}
-INLINE w4 narrow4(const uint64_t *x)
-{
-    w4 d;
-    for (int l = 0; l < 8; l++)
-        d[l] = (uint32_t)x[l];
-    return d;
-}
-INLINE w8 narrow8(const uint64_t *x)
-{
-    w8 d;
-    __builtin_memcpy(&d, x, sizeof d);
-    return d;
-}
-INLINE void widen2(uint64_t *d, w2 x)
-{
-    for (int l = 0; l < 8; l++)
-        d[l] = x[l];
-}
-INLINE void widen4(uint64_t *d, w4 x)
-{
-    for (int l = 0; l < 8; l++)
-        d[l] = x[l];
-}
-INLINE void widen8(uint64_t *d, w8 x)
-{
-    __builtin_memcpy(d, &x, sizeof x);
 }
 
 /* Whether lanes `x + i * stride` stay numbers of 32 bits: only then widening keeps them evenly spaced. */

@@ -1,4 +1,4 @@
-/* Runs blocks of a compiled kernel: gangs of a block in turn, from barrier to barrier. */
+/* Runs blocks of a compiled kernel, and answers what its code asks. */
 #include "device/compile/run.h"
 
 #include <stdlib.h>
@@ -6,19 +6,14 @@
 #include <time.h>
 
 enum { FUEL = 4096 }; /* backward branches between looks at the clock */
+enum { LINE = 64 };   /* bytes of a cache line */
 
 struct worker {                /* one thread's part of a launch */
     struct compiled_call call; /* first: the compiled code gives its address back */
     struct job *job;
     struct warp warp;
-    uint32_t gang_count;
-    struct {
-        uint32_t tid[3], live;
-    } * gangs;         /* where each begins */
-    uint32_t *entries; /* of gangs: where each goes on; ENDED */
-    char *states, *local;
+    char *states, *locals;
 };
-enum { ENDED = 0xffffffffu };
 
 uint64_t run_now_ns(void)
 {
@@ -70,50 +65,30 @@ static void step_on(struct compiled_call *c, uint32_t insn, uint32_t active)
 /* Gangs follow the axis that their threads lie on, then the other two. */
 static void place_gangs(struct worker *worker)
 {
+    const struct compiled *compiled = worker->job->compiled;
     const uint32_t *block = worker->job->launch->block;
-    uint32_t axis = worker->job->compiled->axis, other = axis == 0 ? 1 : 0, last = axis == 2 ? 1 : 2;
+    size_t local_bytes = (size_t)worker->job->kernel->local_bytes * COMPILED_WIDTH;
+    uint32_t axis = compiled->axis, other = axis == 0 ? 1 : 0, last = axis == 2 ? 1 : 2;
     uint32_t row = (block[axis] + COMPILED_WIDTH - 1) / COMPILED_WIDTH;
-    for (uint32_t i = 0; i < worker->gang_count; i++) {
-        uint32_t *tid = worker->gangs[i].tid;
+    for (uint32_t i = 0; i < worker->call.gang_count; i++) {
+        struct compiled_gang *gang = &worker->call.gangs[i];
+        uint32_t *tid = gang->tid;
         tid[axis] = i % row * COMPILED_WIDTH;
         tid[other] = i / row % block[other];
         tid[last] = i / row / block[other];
         uint32_t left = block[axis] - tid[axis];
-        worker->gangs[i].live = left >= COMPILED_WIDTH ? 255 : (1u << left) - 1;
+        gang->live = left >= COMPILED_WIDTH ? 255 : (1u << left) - 1;
+        gang->state = worker->states + i * (size_t)compiled->state_bytes;
+        gang->local = worker->locals + i * local_bytes;
     }
 }
 
-/* False: a fault. */
-static bool run_gang(struct worker *worker, uint32_t at)
+/* Zeroes at the begin of a cache line: a vector that lies in two of them costs twice. */
+static void *lines(size_t bytes)
 {
-    struct compiled_call *c = &worker->call;
-    const struct compiled *compiled = worker->job->compiled;
-    memcpy(c->tid, worker->gangs[at].tid, sizeof c->tid);
-    c->live = worker->gangs[at].live;
-    c->entry = worker->entries[at];
-    c->state = worker->states + (size_t)at * compiled->state_bytes;
-    c->local = worker->local + (size_t)at * COMPILED_WIDTH * worker->job->kernel->local_bytes;
-    int result = compiled->gang(c);
-    worker->entries[at] = result == GANG_AT_BARRIER ? c->entry : ENDED;
-    if (result == GANG_FAILED)
-        stop(worker->job, c->fault);
-    return result != GANG_FAILED;
-}
-
-static bool run_block(struct worker *worker)
-{
-    memset(worker->entries, 0, worker->gang_count * sizeof *worker->entries);
-    for (bool waits = true; waits;) {
-        waits = false;
-        for (uint32_t i = 0; i < worker->gang_count; i++) {
-            if (worker->entries[i] == ENDED)
-                continue;
-            if (!run_gang(worker, i))
-                return false;
-            waits = waits || worker->entries[i] != ENDED;
-        }
-    }
-    return true;
+    size_t whole = (bytes / LINE + 1) * LINE;
+    void *memory = bytes < SIZE_MAX - LINE ? aligned_alloc(LINE, whole) : NULL;
+    return memory ? memset(memory, 0, whole) : NULL;
 }
 
 static bool open_worker(struct worker *worker, struct job *job)
@@ -123,15 +98,15 @@ static bool open_worker(struct worker *worker, struct job *job)
     uint32_t axis = job->compiled->axis, threads = block[0] * block[1] * block[2];
     uint32_t row = (block[axis] + COMPILED_WIDTH - 1) / COMPILED_WIDTH;
     worker->job = job;
-    worker->gang_count = threads / block[axis] * row;
-    worker->gangs = calloc(worker->gang_count, sizeof *worker->gangs);
-    worker->entries = calloc(worker->gang_count, sizeof *worker->entries);
-    worker->states = calloc(worker->gang_count, job->compiled->state_bytes + 1);
-    worker->local = calloc(worker->gang_count, (size_t)kernel->local_bytes * COMPILED_WIDTH + 1);
+    uint32_t gang_count = threads / block[axis] * row;
+    worker->states = lines(gang_count * (size_t)job->compiled->state_bytes);
+    worker->locals = lines(gang_count * (size_t)kernel->local_bytes * COMPILED_WIDTH);
     worker->warp.registers = calloc(1, kernel->code->register_bytes + 64);
     worker->call = (struct compiled_call){
         .parameters = job->launch->parameters,
-        .shared = calloc(1, job->compiled->shared_bytes + 64),
+        .shared = lines(job->compiled->shared_bytes),
+        .gangs = calloc(gang_count, sizeof(struct compiled_gang)),
+        .gang_count = gang_count,
         .ranges = calloc(job->compiled->range_count + 1, sizeof(struct compiled_range)),
         .registers = worker->warp.registers,
         .fuel = FUEL,
@@ -141,18 +116,17 @@ static bool open_worker(struct worker *worker, struct job *job)
         .step = step_on,
     };
     memcpy(worker->call.nctaid, job->launch->grid, sizeof worker->call.nctaid);
-    if (worker->gangs)
+    if (worker->call.gangs)
         place_gangs(worker);
-    return worker->gangs && worker->entries && worker->states && worker->local && worker->warp.registers &&
-           worker->call.shared && worker->call.ranges;
+    return worker->call.gangs && worker->states && worker->locals && worker->warp.registers && worker->call.shared &&
+           worker->call.ranges;
 }
 
 static void close_worker(struct worker *worker)
 {
-    free(worker->gangs);
-    free(worker->entries);
+    free(worker->call.gangs);
     free(worker->states);
-    free(worker->local);
+    free(worker->locals);
     free(worker->warp.registers);
     free(worker->call.shared);
     free(worker->call.ranges);
@@ -171,8 +145,10 @@ void run_blocks(struct job *job)
             worker->call.ctaid[0] = (uint32_t)(at % grid[0]);
             worker->call.ctaid[1] = (uint32_t)(at / grid[0] % grid[1]);
             worker->call.ctaid[2] = (uint32_t)(at / grid[0] / grid[1]);
-            if (!run_block(worker))
+            if (job->compiled->run(&worker->call)) {
+                stop(job, worker->call.fault);
                 break;
+            }
             if ((++done & 255) == 0 && run_now_ns() > job->deadline_ns)
                 stop(job, CUDA_ERROR_LAUNCH_TIMEOUT);
         }

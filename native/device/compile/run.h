@@ -13,7 +13,7 @@ struct compiled { /* for one shape of blocks */
     uint64_t shared_bytes;
     bool barriers;
     uint32_t state_bytes, range_count;
-    compiled_gang *gang; /* NULL: refused */
+    compiled_block *run; /* NULL: refused */
     void *library;
 };
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 import sys
 
@@ -25,8 +26,8 @@ COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
 class Writer:
     """Writes one kernel: eight integers, six floats, four predicates; every address is made to fit its buffer."""
 
-    def __init__(self, chance: random.Random, threads: int) -> None:
-        self.chance, self.threads = chance, threads
+    def __init__(self, chance: random.Random, block: tuple[int, ...]) -> None:
+        self.chance, self.threads, self.width = chance, math.prod(block), block[0]
         self.lines: list[str] = []
         self.labels = 0
 
@@ -57,7 +58,7 @@ class Writer:
         self.lines.append(f"and.b32 %t0, %t0, {limit - 8};" if kind == 3 else f"rem.u32 %t0, %t0, {limit - 8};")
 
     def statement(self, depth: int) -> None:
-        chance, kind = self.chance, self.chance.randrange(13)
+        chance, kind = self.chance, self.chance.randrange(15)
         if kind <= 2:
             self.say(f"{chance.choice(INTEGER)} {self.integer()}, {self.source()}, {self.source()};")
         elif kind == 3:
@@ -81,6 +82,8 @@ class Writer:
             self.branch(depth)
         elif kind == 12 and depth < 2:
             self.loop(depth)
+        elif kind >= 13:
+            self.rows()
 
     def load(self) -> None:
         self.address(WORDS)
@@ -91,6 +94,40 @@ class Writer:
         names = ", ".join(f"%i{(self.labels + k) % 8}" for k in range(wide))
         self.labels += 1
         self.say(f"ld.global.v{wide}.b32 {{{names}}}, [%a];" if wide > 1 else f"ld.global.b32 {names}, [%a];")
+
+    def rows(self) -> None:
+        """Neighbouring words from evenly spaced places, up to the last word of the buffer: read whole and turned."""
+        chance = self.chance
+        aligned = chance.random() < 0.3
+        stride, span = chance.choice((4, 8, 36) if aligned else (1, 2, 3, 4, 8, 9, 36)), 4 * chance.randrange(1, 4)
+        most = WORDS - span - stride * (self.width - 1)
+        start = chance.choice((0, most, chance.randrange(most) // 4 * 4))
+        self.lines.append(f"mad.lo.s32 %t0, %tid.x, {stride}, {start};")
+        self.lines.append("mul.wide.s32 %a, %t0, 4;")
+        self.lines.append("add.s64 %a, %in, %a;")
+        for word in chance.sample(range(span), chance.randrange(2, span + 1)):
+            if aligned and word % 4 == 0:
+                names = ", ".join(f"%t{k}" for k in range(4))
+                self.lines.append(f"ld.global.v4.b32 {{{names}}}, [%a+{4 * word}];")
+                self.say(f"sub.s32 {self.integer()}, %t3, %t1;")
+            else:
+                self.lines.append(f"ld.global.b32 %t0, [%a+{4 * word}];")
+            self.say(f"xor.b32 {self.integer()}, {self.integer()}, %t0;")
+
+    def rounds(self) -> None:
+        """A loop with barriers that all threads run equally often."""
+        self.labels += 1
+        self.lines.append(f"mov.u32 %n3, {self.chance.randrange(1, 4)};")
+        self.lines.append(f"$R{self.labels}:")
+        label = self.labels
+        self.exchange()
+        for _ in range(self.chance.randrange(1, 5)):
+            self.statement(1)
+        if self.chance.random() < 0.5:
+            self.exchange()
+        self.lines.append("sub.s32 %n3, %n3, 1;")
+        self.lines.append("setp.gt.s32 %q3, %n3, 0;")
+        self.lines.append(f"@%q3 bra $R{label};")
 
     def store(self) -> None:
         """To a place of the thread's own, so that the order of threads does not show."""
@@ -147,6 +184,8 @@ class Writer:
                 self.statement(0)
             if self.chance.random() < 0.5:
                 self.exchange()
+            if self.chance.random() < 0.3:
+                self.rounds()
         if self.chance.random() < 0.3:  # some leave early
             self.lines.append(f"@%p{self.chance.randrange(4)} bra $END;")
             self.statement(1)
@@ -217,8 +256,8 @@ def main(count: int, seed: int) -> None:
     for number in range(count):
         chance = random.Random(seed * 100_003 + number)
         block = chance.choice(BLOCKS)
-        threads = int(np.prod(block))
-        module = Module(Writer(chance, threads).text())
+        threads = math.prod(block)
+        module = Module(Writer(chance, block).text())
         out = Buffer(np.zeros(3 * threads * 8, np.int32))
         launch(module.kernel("k"), (3,), block, source, out)
         found = out.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -157,3 +158,26 @@ launch(kernel, (16, 16), (16, 16), a, b, c, 256)
 print(json.dumps([small[2], report()["launches_compiled"], bool((c.read() == 256).all())]))
 """
     assert ran(on_software, program, GPUTAX_SOFT_CODE=code) == [0, 1, True]
+
+
+def test_the_oldest_code_goes_when_the_cache_is_too_large(on_software: Any, tmp_path: Path) -> None:
+    folder = Path(private(tmp_path / "code"))
+    old = [folder / f"{number:064x}.so" for number in range(3)]
+    for age, path in enumerate(old):
+        path.touch()
+        os.truncate(path, 100 << 20)  # without blocks on the disk
+        os.utime(path, (1_000_000 - age, 1_000_000 - age))
+    other = folder / "notes.so"
+    other.touch()
+    left = folder / "work.abcdef"
+    left.mkdir()
+    os.utime(left, (1_000_000, 1_000_000))
+    settings = {"GPUTAX_SOFT_COMPILE": "always", "GPUTAX_SOFT_CODE": str(folder)}
+    right, report = ran(on_software, COUNTED, **settings)
+    assert (right, report["kernels_compiled"]) == (True, 1)
+    kept = {path.name for path in folder.iterdir()}
+    assert old[2].name not in kept
+    assert {old[0].name, old[1].name, other.name} <= kept
+    assert len(kept) == 4
+    right, report = ran(on_software, COUNTED, **settings)
+    assert (right, report["kernels_from_cache"]) == (True, 1)
