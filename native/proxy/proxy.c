@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ACTIVE_MS = 100 };
+enum { ACTIVE_MS = 100, IDLE_READ_MS = 500 };
 
 void proxy_begin(struct proxy *proxy)
 {
@@ -158,13 +158,17 @@ void proxy_stop(struct proxy *proxy, unsigned int milliseconds)
     pthread_mutex_unlock(&proxy->lock);
 }
 
-/* Cores that others keep busy, read twice a second: it is in ticks of 10 ms and costs a few file reads. */
-static void read_foreign(struct proxy *proxy)
+/* Cores that others keep busy. A tenant that begins to call is not judged by what ran before it: until there are two new
+ * readings nothing is known, and it may spin. */
+static void read_foreign(struct proxy *proxy, bool begins, bool idle)
 {
-    static struct spin_load before;
+    static struct spin_watch watch;
     struct spin_load now;
-    uint64_t clock_ms = now_ns() / 1000000;
-    if (before.clock_ms != 0 && clock_ms - before.clock_ms < 500)
+    if (begins) {
+        watch.count = 0;
+        proxy->foreign_milli = 0;
+    }
+    if (!spin_watch_due(&watch, now_ns() / 1000000, idle ? IDLE_READ_MS : SPIN_READ_MS))
         return;
     pid_t ours[TENANTS_MOST];
     size_t count = 0;
@@ -174,25 +178,32 @@ static void read_foreign(struct proxy *proxy)
     pthread_mutex_unlock(&proxy->lock);
     if (spin_read_load(ours, count, &now) != 0)
         return;
-    if (before.clock_ms != 0)
-        proxy->foreign_milli = spin_foreign_milli(&before, &now);
-    before = now;
+    spin_watch_add(&watch, &now);
+    proxy->foreign_milli = spin_watch_foreign_milli(&watch);
 }
 
-void proxy_govern(struct proxy *proxy)
+static uint32_t count_active(struct proxy *proxy, uint32_t *hidden)
 {
     uint64_t now = now_ns();
     uint32_t active = 0;
-    uint32_t hidden = 0;
-    read_foreign(proxy);
+    *hidden = 0;
     pthread_mutex_lock(&proxy->lock);
     for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
         uint64_t last = atomic_load_explicit(&tenant->record->last_call_ns, memory_order_relaxed);
         bool calls = last != 0 && (last > now || now - last < ACTIVE_MS * 1000000ull);
         active += calls;
-        hidden +=
+        *hidden +=
             calls && tenant->record->peer.pid == 0; /* the kernel's number for a process of another PID namespace */
     }
+    pthread_mutex_unlock(&proxy->lock);
+    return active;
+}
+
+void proxy_govern(struct proxy *proxy)
+{
+    uint32_t hidden;
+    uint32_t active = count_active(proxy, &hidden);
+    read_foreign(proxy, active > 0 && proxy->active_tenants == 0, active == 0);
     struct spin_facts facts = {
         .milli_cores = proxy->usable_milli,
         .quota_milli = proxy->quota_milli,
@@ -201,6 +212,7 @@ void proxy_govern(struct proxy *proxy)
         .hidden_tenants = hidden,
     };
     uint32_t spin_us = spin_budget(proxy->policy, &facts);
+    pthread_mutex_lock(&proxy->lock);
     if (spin_us != proxy->spin_us)
         for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next)
             if (tenant->wire != NULL)

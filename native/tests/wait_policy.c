@@ -181,6 +181,34 @@ static void readings(void)
     CHECK(spin_foreign_milli(&before, &before) == 0);
 }
 
+/* 100 ms later, with so many cores busy meanwhile, none of them ours. */
+static void passes(struct spin_watch *watch, struct spin_load *load, uint32_t busy_cores)
+{
+    load->clock_ms += 100;
+    load->busy_ms += 100 * busy_cores;
+    spin_watch_add(watch, load);
+}
+
+static void a_watch_sees_neither_bursts_nor_what_has_ended(void)
+{
+    struct spin_watch watch = {0};
+    struct spin_load load = {.busy_ms = 1000, .clock_ms = 1000};
+    CHECK(spin_watch_due(&watch, 0, 100) && spin_watch_foreign_milli(&watch) == 0);
+    spin_watch_add(&watch, &load);
+    CHECK(spin_watch_foreign_milli(&watch) == 0); /* one reading says nothing */
+    CHECK(!spin_watch_due(&watch, 1099, 100) && spin_watch_due(&watch, 1100, 100) &&
+          !spin_watch_due(&watch, 1100, 500));
+    for (int i = 0; i < 5; i++)
+        passes(&watch, &load, 0);
+    passes(&watch, &load, 2);
+    CHECK(spin_watch_foreign_milli(&watch) == 400); /* a burst of 100 ms in 500 */
+    for (int i = 0; i < 5; i++)
+        passes(&watch, &load, 1);
+    CHECK(spin_watch_foreign_milli(&watch) == 1000); /* it stays */
+    passes(&watch, &load, 0);
+    CHECK(spin_watch_foreign_milli(&watch) == 0); /* it has ended */
+}
+
 int main(void)
 {
     spins_for_short_waits();
@@ -190,6 +218,7 @@ int main(void)
     budget();
     quotas();
     readings();
+    a_watch_sees_neither_bursts_nor_what_has_ended();
     printf("ok\n");
     return 0;
 }

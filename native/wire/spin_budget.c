@@ -200,3 +200,27 @@ uint32_t spin_foreign_milli(const struct spin_load *before, const struct spin_lo
     uint64_t own = after->own_ms - before->own_ms;
     return busy <= own ? 0 : (uint32_t)((busy - own) * 1000 / (after->clock_ms - before->clock_ms));
 }
+
+bool spin_watch_due(const struct spin_watch *watch, uint64_t clock_ms, uint32_t every_ms)
+{
+    return watch->count == 0 || clock_ms >= watch->readings[watch->count - 1].clock_ms + every_ms;
+}
+
+void spin_watch_add(struct spin_watch *watch, const struct spin_load *load)
+{
+    if (watch->count == SPIN_READINGS) {
+        memmove(watch->readings, watch->readings + 1, (SPIN_READINGS - 1) * sizeof *load);
+        watch->count--;
+    }
+    watch->readings[watch->count++] = *load;
+}
+
+uint32_t spin_watch_foreign_milli(const struct spin_watch *watch)
+{
+    if (watch->count < 2)
+        return 0;
+    const struct spin_load *last = &watch->readings[watch->count - 1];
+    uint32_t now = spin_foreign_milli(last - 1, last);
+    uint32_t lately = spin_foreign_milli(watch->readings, last);
+    return now < lately ? now : lately;
+}

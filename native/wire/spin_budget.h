@@ -2,6 +2,7 @@
 #ifndef GPUTAX_WIRE_SPIN_BUDGET_H
 #define GPUTAX_WIRE_SPIN_BUDGET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -47,5 +48,18 @@ struct spin_load {
 /* `ours`: the tenants' processes, whose spinning must not count as foreign load. 0, or -1 when /proc cannot be read. */
 int spin_read_load(const pid_t *ours, size_t count, struct spin_load *load);
 uint32_t spin_foreign_milli(const struct spin_load *before, const struct spin_load *after);
+
+/* The recent readings. */
+enum { SPIN_READ_MS = 100, SPIN_READINGS = 6 };
+struct spin_watch {
+    struct spin_load readings[SPIN_READINGS]; /* the oldest first */
+    unsigned count;
+};
+/* Whether the last reading is that old. */
+bool spin_watch_due(const struct spin_watch *watch, uint64_t clock_ms, uint32_t every_ms);
+void spin_watch_add(struct spin_watch *watch, const struct spin_load *load);
+/* The cores that others keep busy: the least of what the last reading and all readings together say, so that neither a
+ * burst counts nor a load that has ended. 0 while there are less than two readings. */
+uint32_t spin_watch_foreign_milli(const struct spin_watch *watch);
 
 #endif
