@@ -11,7 +11,7 @@ from gputax.report.sources import Sources
 from gputax.report.wording import DASH, finite, on_device
 
 # Of one process: they say nothing of the place.
-VOLATILE = ("pid", "cgroup", "prepare_s", "notices", "kept_captures")
+VOLATILE = ("pid", "cgroup", "prepare_s", "notices", "kept_captures", "answers")
 LONGEST_VALUE = 160
 
 

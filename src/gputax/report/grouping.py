@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from gputax.report.sources import ComparisonSource, RunSource
 from gputax.report.wording import cell_title, finite
 from gputax.results.documents.comparison import ComparedMetric, Side
 from gputax.results.documents.run import Benchmark
+
+SOFTWARE_THROTTLES = re.compile(r"^(software device \([^\[\]]*?) \[[^\[\]]*\]")
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,20 @@ def compared(comparisons: Iterable[ComparisonSource]) -> tuple[Compared, ...]:
 
 
 def pairs_of(rows: Iterable[Compared]) -> tuple[Pair, ...]:
-    """Return the rows by base and other side; the same two names on another device are another pair."""
+    """Return the rows by base and other side; the same two names on another device are another pair.
+
+    The software device names its throttles: with and without them it is one device, and what lies on it one layer.
+    """
     groups: dict[tuple[object, ...], list[Compared]] = {}
     for row in rows:
-        groups.setdefault((row.base.label, row.other.label, row.devices), []).append(row)
-    return tuple(Pair(rows[0].base, rows[0].other, rows[0].devices, tuple(rows)) for rows in groups.values())
+        devices = dict.fromkeys(SOFTWARE_THROTTLES.sub(r"\1", device) for device in row.devices)
+        groups.setdefault((row.base.label, row.other.label, *devices), []).append(row)
+    return tuple(
+        Pair(
+            rows[0].base, rows[0].other, tuple(dict.fromkeys(name for row in rows for name in row.devices)), tuple(rows)
+        )
+        for rows in groups.values()
+    )
 
 
 def by_cell(rows: Iterable[Compared]) -> dict[tuple[str, tuple[str, ...]], list[Compared]]:

@@ -7,13 +7,7 @@ from collections.abc import Sequence
 from gputax.plan.environment import EnvironmentName
 from gputax.plan.micro import MICRO, OPERATIONS
 from gputax.report import wording
-from gputax.report.answers import (
-    SEVERITY,
-    TYPICAL_OPERATION,
-    LayerAnswer,
-    metric_words,
-    several_devices,
-)
+from gputax.report.answers import SEVERITY, TYPICAL_OPERATION, LayerAnswer, metric_words
 from gputax.report.charts.comparison import in_percent
 from gputax.report.charts.overview import LONGEST_LINE, shortened
 from gputax.report.grouping import Compared, Pair
@@ -23,6 +17,7 @@ from gputax.results.documents.comparison import ComparedMetric, Resolution
 from gputax.results.importers.source import UNNAMED
 from gputax.text import percent
 
+OPERATION_METRIC = "latency_p50"
 LAYER_NAMES = {"proxy": "GPU proxy", "container": "Container", "k8s": "Kubernetes", "xen": "Xen"}
 
 
@@ -90,21 +85,23 @@ def _others(answer: LayerAnswer) -> str:
 
 
 def layer_rows(answers: Sequence[LayerAnswer]) -> tuple[str, list[OverviewRow]]:
-    """Return what the axis shows, and a row for every layer whose cost has a number."""
-    same = len({metric_words(answer.typical) for answer in answers}) == 1
-    name_device = several_devices(answers)
+    """Return what the axis shows, and a row for every layer whose cost has a number; below a model, an operation."""
+    shown = [(answer, row) for answer in answers for row in (answer.typical, *operation_beside(answer))]
+    same = len({metric_words(row) for _, row in shown}) == 1
+    name_device = len({row.devices for _, row in shown}) > 1
     rows = []
-    for answer in answers:
-        metric = answer.typical.metric
+    for answer, compared in shown:
+        metric = compared.metric
         value, bounds, budget = in_percent(metric)
         if value is None:
             continue
         low, high = wording.known_bounds(bounds, "%")
         name = f"{answer.pair.other.label} over {answer.pair.base.label}"
-        own = [] if same else [metric_words(answer.typical)]
-        own += [f"on {'; '.join(answer.pair.devices)}"] if name_device else []
+        own = [] if same else [metric_words(compared)]
+        own += [f"on {'; '.join(compared.devices)}"] if name_device else []
         beside = f"budget {wording.budget(metric)}" if budget is not None else ""
-        worst = worst_line(answer, LONGEST_LINE - len(beside))
+        first = compared is answer.typical
+        worst = worst_line(answer, LONGEST_LINE - len(beside)) if first else ""
         cost = wording.metric_overhead(metric).replace("95 % CI ", "")
         rows.append(
             OverviewRow(
@@ -113,18 +110,26 @@ def layer_rows(answers: Sequence[LayerAnswer]) -> tuple[str, list[OverviewRow]]:
                 low=low,
                 high=high,
                 text=f"{cost.removesuffix(' (no interval)')} {wording.MARKS[metric.verdict]} {_verdict_words(metric)}",
-                tip=f"{name}, {metric_words(answer.typical)}: {wording.metric_overhead(metric)}, "
+                tip=f"{name}, {metric_words(compared)}: {wording.metric_overhead(metric)}, "
                 f"budget {wording.budget(metric)}, {wording.WORDS[metric.verdict]}{f'; {worst}' if worst else ''}",
                 mark=budget,
                 tone=metric.verdict,
                 beside=beside,
                 own=", ".join(own),
                 worst=worst,
-                worst_tone="" if answer.decisive is answer.typical else answer.verdict,
+                worst_tone="" if answer.decisive is answer.typical or not first else answer.verdict,
             )
         )
     what = metric_words(answers[0].typical) if same else "each layer's typical metric"
     return f"overhead in {what}, % (right is worse)", rows
+
+
+def operation_beside(answer: LayerAnswer) -> tuple[Compared, ...]:
+    """Return the typical operation of a layer that a model represents, if it was measured too."""
+    if answer.typical.metric.workload in OPERATIONS:
+        return ()
+    operation = (row for row in answer.pair.rows if row.metric.workload == TYPICAL_OPERATION)
+    return tuple(row for row in operation if row.metric.metric == OPERATION_METRIC)[:1]
 
 
 def _verdict_words(metric: ComparedMetric) -> str:
@@ -168,7 +173,7 @@ def layer_numbers(answers: Sequence[LayerAnswer], comparisons: Sequence[Comparis
     """Return the highest cost, the two values it comes from, and how much is noise."""
     answer = max(answers, key=lambda each: wording.finite(each.typical.metric.overhead_percent) or 0.0)
     metric = answer.typical.metric
-    what, device = metric_words(answer.typical), "; ".join(answer.pair.devices)
+    what, device = metric_words(answer.typical), "; ".join(answer.typical.devices)
     numbers = []
     if wording.short_overhead(metric) != wording.DASH:
         numbers.append(KeyNumber(wording.short_overhead(metric), f"{answer.pair.other.label}, {what}", device))

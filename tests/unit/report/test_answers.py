@@ -4,8 +4,9 @@ from typing import Any
 
 from gputax.report.answers import answer_sentence, answer_table, layer_answers
 from gputax.report.grouping import compared, pairs_of
+from gputax.report.overview_layers import layer_rows
 from gputax.report.story import build_report, report_on
-from gputax.results.documents.comparison import ComparedMetric
+from gputax.results.documents.comparison import ComparedMetric, Comparison
 from tests.builders.documents import CPU, comparison, metric, p99, sources
 
 FAIL: dict[str, Any] = {"verdict": "fail", "reason": "lower bound is above the budget"}
@@ -157,3 +158,32 @@ def test_on_two_devices_every_number_of_the_answer_names_its_own() -> None:
     assert report.overview.chart is not None
     rows = report.overview.chart.spec["data"]["values"]
     assert [row["own"] for row in rows] == [f"on {CPU}", "on GPU (A100)"]
+
+
+def behind_proxy(device: str, **changes: Any) -> Comparison:
+    values: dict[str, Any] = {
+        "scenario": "single-stream", "batch_size": 1, "metric": "latency_p50", "unit": "ms", "base_value": 1.0,
+        "other_value": 1.01,
+    }  # fmt: skip
+    made = comparison(metric("bare", "bare+proxy", **{**values, **changes}))
+    return made.model_copy(
+        update={"sides": tuple(each.model_copy(update={"device_label": device}) for each in made.sides)}
+    )
+
+
+def test_a_model_and_a_throttled_operation_behind_one_proxy_are_one_layer_and_the_model_represents_it() -> None:
+    plain = "software device (gputax software device), not a GPU"
+    throttled = "software device (gputax software device [kernel 125 us]), not a GPU"
+    operation = behind_proxy(throttled, workload="micro:operation", percent=2.0)
+    model = behind_proxy(plain, workload="resnet50", percent=0.4)
+    report = build_report(sources(operation, model))
+    (answer,) = layer_answers(pairs_of(compared(sources(operation, model).comparisons)))
+    assert answer.typical.metric.workload == "resnet50"
+    assert "layers" not in report.overview.title.text
+    assert report.overview.title.text.startswith("GPU proxy adds 0.40 % to resnet50")
+    _, rows = layer_rows([answer])
+    assert [(row.value, row.own) for row in rows] == [
+        (0.4, f"p50 latency of resnet50 single-stream, on {plain}"),
+        (2.0, f"p50 latency of micro:operation, on {throttled}"),
+    ]
+    assert report.overview.numbers[0].device == plain, "a number names its own device"
