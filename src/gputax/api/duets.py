@@ -41,6 +41,7 @@ def duet_request(
     device: str = "auto",
     precision: str = "fp32",
     threads: int = 0,
+    weights: StrPath = "",
     libcuda: StrPath = "",
     budgets: Sequence[str] = (),
     suite: str = "",
@@ -61,7 +62,7 @@ def duet_request(
     from gputax.places import refuse_unknown
     from gputax.plan.budgets import unused_scopes
     from gputax.plan.driver import chosen_engine, refuse_driver_contradictions
-    from gputax.plan.engines import waiting_passively
+    from gputax.plan.engines import refuse_unused_weights, waiting_passively
     from gputax.plan.metrics import METRICS
     from gputax.plan.suites import wanted_budgets
 
@@ -81,12 +82,14 @@ def duet_request(
             device=device,
             precision=precision,
             threads=threads,
+            weights=absolute(weights),
             max_batch=max(batch, 1),
             sample_count=max(32, batch),
             seed=seed,
             libcuda=absolute(libcuda),
         )
         refuse_driver_contradictions(environment, setup)
+        refuse_unused_weights(setup.weights, setup.engine)
         return SideSpec(label, environment, setup, (options or EnvironmentOptions()).changed(changes))
 
     return DuetRequest(

@@ -45,7 +45,7 @@ def share_plan(
     """Return the plan of a sharing experiment, or raise if it is invalid."""
     from gputax.plan.driver import chosen_engine
     from gputax.plan.engines import SYNONYMS as ENGINE_SYNONYMS
-    from gputax.plan.engines import USER_ENGINES, parse_engine
+    from gputax.plan.engines import USER_ENGINES, refuse_unused_weights
     from gputax.plan.micro import expanded
     from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, SharePlan
     from gputax.plan.workloads import workload_facts
@@ -60,7 +60,7 @@ def share_plan(
         raise unknown_name("engine", name, USER_ENGINES, ENGINE_SYNONYMS)
     behind = ("bare+proxy",) if named == ("proxy",) else ()
     engine = chosen_engine(workloads[0], engine, behind, device, str(libcuda))
-    parse_engine(engine)
+    refuse_unused_weights(absolute(weights), engine)
     count = tuple(tenants) or DEFAULT_TENANTS
     if beside_neighbours and count not in (DEFAULT_TENANTS, BESIDE):
         raise UsageError("with a neighbour there are always two tenants", next_step="drop --tenants")

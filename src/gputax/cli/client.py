@@ -19,7 +19,7 @@ from gputax.cli.options import Verb, as_json, options, own, seconds, variable_op
 from gputax.cli.progress import Line
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import Setup, absolute, device_named, precision_named
-from gputax.plan.driver import chosen_engine, driver_choice, refuse_driver_contradictions
+from gputax.plan.driver import chosen_engine, driver_choice, engine_note, refuse_driver_contradictions
 from gputax.plan.engines import waiting_passively
 from gputax.plan.micro import MICRO, OPERATIONS
 from gputax.plan.options import TENANTS, declared
@@ -92,6 +92,8 @@ def client(port: int, address: str, goodput: str, as_json: bool, **chosen: Any) 
     target_ns = time_ns(goodput, "--goodput") if goodput else 0
     if (code := _beside_its_driver(plan.setup)) is not None:
         return code
+    if note := engine_note(plan.setup.engine, chosen["engine"]):
+        click.echo(f"gputax: {note}", err=True)
     return run_client(plan, target_ns, address, port, as_json)
 
 

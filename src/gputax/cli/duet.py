@@ -40,6 +40,7 @@ LACKING = ("unfinished", "failed-cell", "skipped-file")
     declared("libcuda"),
     declared("precision"),
     declared("threads"),
+    declared("weights"),
     declared("budget"),
     BUDGET_SUITE,
     own("width", "Stop at this half-width of the interval, e.g. 1%. [default: at a clear verdict]", group=VERDICT),

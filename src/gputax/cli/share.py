@@ -25,6 +25,7 @@ from gputax.cli.options import (
 )
 from gputax.errors import UsageError
 from gputax.plan.cells import scenario_named
+from gputax.plan.driver import engine_note
 from gputax.plan.micro import known_names
 from gputax.plan.options import PLACE_OPTIONS, TENANTS, EnvironmentOptions, declared
 from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, KINDS, SYNONYMS, TECHNIQUES, VICTIMS, SharePlan
@@ -103,6 +104,8 @@ def share(
     _refuse_ignored(plan, options, chosen)
     if dry_run:
         return _show_plan(plan, victim, aggressors, as_json)
+    if note := engine_note(plan.setup.engine, chosen["engine"]):
+        click.echo(f"gputax: {note}", err=True)
     # Imported here: numpy, pydantic and rich are not needed to refuse a wrong command line.
     from gputax import api
     from gputax.cli.progress import Progress, look_first

@@ -119,6 +119,13 @@ def parse_engine(text: str) -> EngineSpec:
     return EngineSpec(name, options)
 
 
+def refuse_unused_weights(weights: str, engine: str) -> None:
+    """Reject a file of weights for an engine that takes none."""
+    kind = ENGINES[parse_engine(engine).name]
+    if weights and not kind.takes_weights:
+        raise UsageError("--weights takes an ONNX file, which only --engine onnx and tinygrad can run")
+
+
 def waiting_passively(engine: str) -> str:
     """Return the engine with threads that sleep while they wait, unless its options say otherwise.
 

@@ -25,7 +25,7 @@ from gputax.plan.cells import (
     scenario_named,
 )
 from gputax.plan.driver import chosen_engine, refuse_driver_contradictions
-from gputax.plan.engines import DEFAULT_ENGINE, ENGINES, parse_engine
+from gputax.plan.engines import DEFAULT_ENGINE, ENGINES, parse_engine, refuse_unused_weights
 from gputax.plan.workloads import workload_facts
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -195,8 +195,7 @@ def _refuse_contradictions(
         )
     if setup["weights"] and len(workloads) > 1:
         raise UsageError("--weights is a file for one model, but there are several workloads")
-    if setup["weights"] and not ENGINES[parse_engine(setup["engine"] or DEFAULT_ENGINE).name].takes_weights:
-        raise UsageError("--weights takes an ONNX file, which only --engine onnx and tinygrad can run")
+    refuse_unused_weights(setup["weights"], setup["engine"] or DEFAULT_ENGINE)
 
 
 def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
