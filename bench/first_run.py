@@ -30,16 +30,16 @@ class FirstRun(TinygradEngine):
     first_run_s = 0.0
     load_s = 0.0
 
-    def _captured_run(self, inputs: tuple[Any, ...], count: int) -> tuple[Any, bool]:
+    def _captured_run(self, inputs: tuple[Any, ...], count: int) -> tuple[Any, bytes | None]:
         self._time_the_loads()
-        jit, from_cache = super()._captured_run(inputs, count)
-        if not from_cache:
+        jit, kept = super()._captured_run(inputs, count)
+        if kept is None:
             jit(*inputs)  # captures
         before_s, loaded_s = cpu_s(), self.load_s
         jit(*inputs)
         self._package.device.synchronize()
         self.first_run_s = cpu_s() - before_s - (self.load_s - loaded_s)
-        return jit, from_cache
+        return jit, kept
 
     def _time_the_loads(self) -> None:
         """Tell loading a module apart from all else, whenever tinygrad does it."""

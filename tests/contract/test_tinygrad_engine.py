@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -14,8 +16,10 @@ import pytest
 from gputax.environments.driver import SOFTWARE_DEVICE, native_part
 from gputax.errors import EngineError, PreflightError
 from gputax.plan.engines import parse_engine
-from gputax.worker.engines import load_engine, reference, tinygrad
+from gputax.worker.engines import load_engine, reference, tinygrad, tinygrad_package
 from gputax.worker.engines.engine import EngineRequest
+from gputax.worker.engines.tinygrad_captures import FORMAT, Proof
+from gputax.worker.engines.tinygrad_package import Package
 from gputax.worker.samples import SampleArea
 from gputax.worker.workloads import load_workload
 from tests.builders.small_models import small_classifier
@@ -32,13 +36,13 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     monkeypatch.setenv("GPUTAX_MODELS", str(tmp_path))
     path = small_classifier(tmp_path / "small.onnx")
 
-    def start(spec: str = "tinygrad", **changes: Any) -> Opened:
+    def start(spec: str = "tinygrad", seed: int = 7, **changes: Any) -> Opened:
         values: dict[str, Any] = {"weights": str(path), "max_batch": MAX_BATCH, "precision": "fp32"}
         engine: Any = load_engine(
             "tinygrad",
             EngineRequest("resnet50", parse_engine(spec).options, "software", threads=1, **{**values, **changes}),
         )
-        area = SampleArea(engine.adapt_inputs(load_workload("resnet50").synthetic_inputs(8, 7)), MAX_BATCH)
+        area = SampleArea(engine.adapt_inputs(load_workload("resnet50").synthetic_inputs(8, seed)), MAX_BATCH)
         engine.load_samples(area.arrays)
         return engine, area
 
@@ -138,14 +142,14 @@ def test_another_model_of_the_same_shape_is_not_given_the_kept_capture(opened: O
     second.close()
 
 
-def only_capture(folder: Path) -> Path:
-    (path,) = (folder / "captures").iterdir()
+def only_kept(folder: Path, kind: str = "capture") -> Path:
+    (path,) = (folder / "captures").glob(f"*.{kind}")
     return path
 
 
 def test_a_damaged_capture_is_noticed_named_and_built_again(opened: Open, tmp_path: Path) -> None:
     opened()[0].close()
-    path = only_capture(tmp_path)
+    path = only_kept(tmp_path)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
@@ -164,7 +168,7 @@ def test_a_damaged_capture_is_noticed_named_and_built_again(opened: Open, tmp_pa
 
 def test_a_capture_that_others_could_have_written_is_never_loaded(opened: Open, tmp_path: Path) -> None:
     opened()[0].close()
-    only_capture(tmp_path).chmod(0o666)
+    only_kept(tmp_path).chmod(0o666)
     engine, _ = opened()
     (notice,) = engine.facts()["notices"]
     assert "may be written by others" in notice["text"]
@@ -174,7 +178,7 @@ def test_a_capture_that_others_could_have_written_is_never_loaded(opened: Open, 
 def test_captures_are_kept_in_a_directory_for_us_alone(opened: Open, tmp_path: Path) -> None:
     opened()[0].close()
     assert (tmp_path / "captures").stat().st_mode & 0o777 == 0o700
-    assert only_capture(tmp_path).stat().st_mode & 0o777 == 0o600
+    assert only_kept(tmp_path).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_wrong_answer_fails_before_anything_is_measured(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,3 +212,101 @@ def test_the_software_device_is_never_taken_for_a_gpu(opened: Open) -> None:
 def test_fp16_is_refused_on_the_software_device(opened: Open) -> None:
     with pytest.raises(PreflightError, match="no fp16 arithmetic"):
         opened(precision="fp16")
+
+
+def checks(engine: Any) -> dict[str, str]:
+    return {batch: each["how"] for batch, each in engine.facts()["answers"].items()}
+
+
+def test_a_second_start_compares_with_the_kept_answers_and_says_so(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = opened()
+    assert checks(first) == {"2": tinygrad.IN_FULL}
+    found = first.facts()["captures"]["2"]["difference_to_onnxruntime"]
+    first.close()
+
+    def unexpected(*arguments: Any) -> NoReturn:
+        raise AssertionError("ONNX Runtime ran again")
+
+    monkeypatch.setattr(tinygrad, "reference_answers", unexpected)
+    second, _ = opened()
+    (checked,) = second.facts()["answers"].values()
+    assert checked["how"] == tinygrad.KEPT
+    assert checked["reference"].startswith("ONNX Runtime ")
+    assert checked["difference"] == found < 1e-5
+    second.close()
+
+
+def test_a_wrong_answer_fails_against_the_kept_ones_too(opened: Open, tmp_path: Path) -> None:
+    opened()[0].close()
+    path = only_kept(tmp_path, "proof")
+    proof = Proof.of(path.read_bytes().partition(b"\n")[2])
+    assert proof is not None
+    other = dataclasses.replace(proof, expected={name: 1.001 * each for name, each in proof.expected.items()})
+    path.write_bytes(sealed(other.payload()))
+    with pytest.raises(EngineError, match=r"logits differs from ONNX Runtime's by 0\.001"):
+        opened()
+
+
+@pytest.mark.parametrize("change", ["driver", "setting", "device", "samples", "capture"])
+def test_answers_are_compared_in_full_again_when_anything_they_depend_on_has_changed(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str
+) -> None:
+    opened()[0].close()
+    if change == "driver":
+        monkeypatch.setattr(tinygrad, "file_sha256", lambda path: "another driver")
+    elif change == "setting":
+        monkeypatch.setenv("GPUTAX_SOFT_COMPILE", "never")
+    elif change == "device":
+        monkeypatch.setattr(
+            tinygrad, "open_package", lambda: renamed(tinygrad_package.open_package(), "gputax software device [other]")
+        )
+    elif change == "capture":
+        only_kept(tmp_path).unlink()
+    engine, _ = opened(seed=8 if change == "samples" else 7)
+    assert checks(engine) == {"2": tinygrad.IN_FULL}
+    engine.close()
+
+
+def renamed(opened: tuple[Package, dict[str, str]], name: str) -> tuple[Package, dict[str, str]]:
+    package, variables = opened
+    return dataclasses.replace(package, device_name=name), variables
+
+
+def test_a_damaged_proof_is_named_and_the_answers_are_compared_in_full(opened: Open, tmp_path: Path) -> None:
+    opened()[0].close()
+    path = only_kept(tmp_path, "proof")
+    path.write_bytes(path.read_bytes()[:-1])
+    engine, _ = opened()
+    assert checks(engine) == {"2": tinygrad.IN_FULL}
+    (notice,) = engine.facts()["notices"]
+    assert str(path) in notice["text"]
+    assert "compared in full again" in notice["text"]
+    engine.close()
+    again, _ = opened()
+    assert (checks(again), again.facts()["notices"]) == ({"2": tinygrad.KEPT}, [])
+    again.close()
+
+
+@pytest.mark.parametrize("payload", [b"", b"not an archive", Proof({}, "nothing").payload()])
+def test_bytes_that_hold_no_answers_prove_nothing(opened: Open, tmp_path: Path, payload: bytes) -> None:
+    opened()[0].close()
+    only_kept(tmp_path, "proof").write_bytes(sealed(payload))
+    engine, _ = opened()
+    assert checks(engine) == {"2": tinygrad.IN_FULL}
+    engine.close()
+
+
+def sealed(payload: bytes) -> bytes:
+    """A kept file with the right checksum."""
+    return f"{FORMAT} {hashlib.sha256(payload).hexdigest()}\n".encode() + payload
+
+
+def test_a_wrong_answer_leaves_neither_capture_nor_proof(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tinygrad, "reference_answers", lambda *_: {"logits": np.zeros((2, 1000), np.float32)})
+    with pytest.raises(EngineError, match="a wrong answer"):
+        opened()
+    assert list((tmp_path / "captures").iterdir()) == []

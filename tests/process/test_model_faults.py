@@ -73,6 +73,55 @@ def test_a_kernel_that_does_not_end_in_time_fails_with_the_limit(place: Path, sm
     assert the_next_cell_ran(record)
 
 
+# Gives the first kernel that tinygrad renders, in one process, a loop without end.
+ENDLESS = """
+import importlib.abc, importlib.util, pathlib, sys
+
+MARK = pathlib.Path({mark!r})
+
+class Hook(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "tinygrad.renderer.ptx":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+        def exec_module(module):
+            run(module)
+            render = module.PTXRenderer.render_kernel
+            def endless(self, kernel, *more):
+                if MARK.exists():
+                    MARK.unlink()
+                    kernel = [*kernel, "$ENDLESS:", "bra $ENDLESS;"]
+                return render(self, kernel, *more)
+            module.PTXRenderer.render_kernel = endless
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Hook())
+"""
+
+
+@pytest.mark.parametrize("soft_compile", ["always", "never"])
+def test_a_kernel_that_never_ends_is_stopped_and_the_proxy_serves_the_next_cell(
+    place: Path, small: Path, monkeypatch: pytest.MonkeyPatch, soft_compile: str
+) -> None:
+    mark, hook = place / "mark", place / "hook"
+    hook.mkdir()
+    mark.touch()
+    (hook / "sitecustomize.py").write_text(ENDLESS.format(mark=str(mark)))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(hook), os.environ.get("PYTHONPATH")))))
+    device = {"GPUTAX_SOFT_TIMEOUT_S": "1", "GPUTAX_SOFT_COMPILE": soft_compile}
+    with own_proxy(ProxyOptions(native_part(SOFTWARE_DEVICE)), {**os.environ, **device}) as address:
+        record = api.run((cell(small), cell(small, "offline")), out=place / "o", proxy_socket=address.socket)
+        assert address.status()["tenants"] == [], "what the endless kernel held is free again"
+    assert not mark.exists(), "an endless kernel was rendered"
+    (failure,) = record.failures
+    assert "CUDA Error 702" in failure.what
+    assert "a kernel took too long" in failure.next
+    assert the_next_cell_ran(record)
+
+
 def warnings_of(record: RunRecord) -> list[str]:
     """What the software device's compiler had to say, of a record whose only cell is valid."""
     (benchmark,) = record.benchmarks

@@ -18,7 +18,9 @@ from gputax.results.documents.comparison import Comparison
 from gputax.results.documents.run import RunRecord
 from gputax.results.reading import RUN, SHARING
 from gputax.results.store import read_document
-from tests.builders.small_models import small_store
+from gputax.worker.engines import tinygrad
+from gputax.worker.workloads.model_store import file_sha256
+from tests.builders.small_models import small_classifier, small_store
 from tests.standins.command import TINY_SUITE
 from tests.standins.started import end_all, start, wait_for, workers_of
 
@@ -72,13 +74,20 @@ def test_every_scenario_of_loadgen_runs_a_model_on_the_software_device(gputax: G
 
 
 def test_the_duet_of_a_model_is_an_ordinary_command(gputax: Gputax, tmp_path: Path) -> None:
-    done = gputax("duet", "bare", "bare+proxy", "--workload", "resnet50", "--max-time", "10", "--no-control", "--out",
-                  "d", "--json")  # fmt: skip
+    own = small_classifier(tmp_path / "own.onnx", seed=3)
+    done = gputax("duet", "bare", "bare+proxy", "--workload", "resnet50", "--weights", str(own), "--max-time", "10",
+                  "--no-control", "--out", "d", "--json")  # fmt: skip
     assert done.returncode in (0, 6, 7), done.stderr
     assert "engine tinygrad chosen" in done.stderr
     comparison = Comparison.model_validate_json(done.stdout)
     base, other = comparison.sides
     assert base.device == other.device == "software"
+    assert base.fingerprint["weights"] == other.fingerprint["weights"] == "file"
+    assert base.fingerprint["weights_sha256"] == file_sha256(own)
+    assert {each["how"] for side in (base, other) for each in side.evidence["answers_checked"].values()} <= {
+        tinygrad.IN_FULL,
+        tinygrad.KEPT,
+    }
     assert other.evidence["active"] is True
     assert other.evidence["calls_by_proxy"] == other.evidence["calls_by_worker"] > 10
     assert any(row.metric == "latency_mean" and row.overhead_percent is not None for row in comparison.metrics)
@@ -89,6 +98,7 @@ def test_tenants_of_one_proxy_share_it_with_a_model_each(gputax: Gputax, tmp_pat
         "share", "--tech", "proxy", *MODEL, "--tenants", "1,2", "--repeats", "1", "--window", "1s", "--out", "s"
     )
     assert done.returncode == 0, done.stderr + done.stdout
+    assert "engine tinygrad chosen" in done.stderr
     record = read_document(SHARING, tmp_path / "s")
     assert [cell.tenants for cell in record.cells] == [1, 2]
     assert all(cell.valid for cell in record.cells)
@@ -134,7 +144,7 @@ def test_a_proxy_killed_in_the_middle_of_an_inference_fails_its_cell_and_the_nex
 def test_a_damaged_capture_is_a_warning_and_the_run_is_valid(gputax: Gputax, tmp_path: Path) -> None:
     first = gputax("run", *MODEL, *QUICK, "--out", "m")
     assert first.returncode == 0, first.stderr
-    (capture,) = (tmp_path / "models/captures").iterdir()
+    (capture,) = (tmp_path / "models/captures").glob("*.capture")
     capture.write_bytes(capture.read_bytes()[:-1])
     again = gputax("run", *MODEL, *QUICK, "--out", "n")
     assert again.returncode == 0, again.stderr
@@ -168,3 +178,9 @@ def test_the_users_settings_for_tinygrad_reach_neither_it_nor_the_users_cache(gp
     assert "buffer: allocate" not in done.stderr, "DEBUG=7 would print every allocation"
     assert not (cache / "tinygrad").exists()
     assert not (tmp_path / "nobody/.cache/tinygrad").exists()
+
+
+def test_a_tenant_says_which_engine_it_chose_for_the_software_device(gputax: Gputax) -> None:
+    done = gputax("client", *MODEL, "--duration", "1s", "--warmup", "0", "--port", "0", "--address", "127.0.0.1")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("engine tinygrad chosen") == 1, "once, although the command starts itself again"

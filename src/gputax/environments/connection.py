@@ -72,7 +72,10 @@ class WorkerConnection:
         if uses_driver:
             driver = self.call("describe", about="driver", stall_timeout_s=stall_timeout_s)
             described = described.with_driver(driver)
-        return Proven(self.environment.evidence(described), described)
+        evidence = self.environment.evidence(described)
+        if described.answers:
+            evidence = evidence.and_facts({"answers_checked": described.answers})
+        return Proven(evidence, described)
 
     def call(
         self, op: str, *, stall_timeout_s: float, on_event: OnEvent | None = None, **parameters: Any

@@ -89,6 +89,11 @@ class Described:
         """The driver that the worker used; None until the worker is asked after a load."""
         return self.answer.get("driver")
 
+    @property
+    def answers(self) -> Mapping[str, Any]:
+        """How the answers of each batch size were checked; empty for an engine that does not check its own."""
+        return self.answer.get("answers") or {}
+
 
 ANSWER_KEYS = ("layer", "active", "reasons", "warning")
 
@@ -123,6 +128,10 @@ class Evidence:
         """Return the evidence for a layer above this one: the facts of both layers and the verdict of the upper one."""
         lower = {name: value for name, value in self.stored.items() if name != "reasons"}
         return Evidence({**lower, **Evidence.of(layer, reasons, facts, list_reasons=list_reasons).stored})
+
+    def and_facts(self, facts: Mapping[str, Any]) -> Evidence:
+        """Return the same evidence with more facts."""
+        return Evidence({**self.stored, **facts})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as it is stored."""

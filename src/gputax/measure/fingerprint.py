@@ -13,7 +13,7 @@ from gputax.plan.workloads import workload_facts
 
 HOST_FACTS = ("cpu_model", "cores_online", "kernel", "hypervisor", "governors", "distribution")
 # Facts that change from one start of the same worker to the next.
-PASSING_FACTS = ("kept_captures", "notices", "prepare_s")
+PASSING_FACTS = ("answers", "kept_captures", "notices", "prepare_s")
 
 
 def host_of(described: Described) -> dict[str, Any]:

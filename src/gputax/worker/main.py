@@ -196,7 +196,8 @@ class Worker:
             case "describe" if request.get("about") == "driver":
                 from gputax.worker.probes.driver_library import driver_facts
 
-                return {"driver": driver_facts()}
+                answers = self._answers_checked()  # first: what it may ask of the driver is then in the count
+                return {"driver": driver_facts(), "answers": answers}
             case "describe" if request.get("about") == "isolation":
                 from gputax.worker.isolation import probe
 
@@ -220,6 +221,10 @@ class Worker:
                 self._release()
                 return {}
         raise WorkerError(f"unknown request {request.get('op')!r}", where="worker protocol")
+
+    def _answers_checked(self) -> dict[str, Any]:
+        """Return how each batch size that has run so far was checked; empty for an engine that has no such check."""
+        return dict(self._prepared.engine.facts().get("answers", {})) if self._prepared else {}
 
     def _prepare(self, request_id: int, setup: Setup) -> dict[str, Any]:
         if self._no_metrics is not None:

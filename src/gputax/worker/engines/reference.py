@@ -16,6 +16,11 @@ from gputax.worker.engines.onnx import PROVIDERS, import_onnxruntime
 TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
 
 
+def reference_name() -> str:
+    """Return the reference and its version, as results name it."""
+    return f"ONNX Runtime {import_onnxruntime().__version__}, CPU"
+
+
 def reference_answers(path: str, inputs: Mapping[str, npt.NDArray[Any]], threads: int) -> dict[str, npt.NDArray[Any]]:
     """Run the file once with ONNX Runtime's CPU provider."""
     ort = import_onnxruntime()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,15 +18,32 @@ from gputax.plan.notices import Notice
 from gputax.worker.engines.driver import verified_device
 from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
 from gputax.worker.engines.onnx import refuse_another_batch, resolve_model
-from gputax.worker.engines.reference import largest_difference, reference_answers
-from gputax.worker.engines.tinygrad_captures import CaptureKey, own_captures, packed, unpacked
+from gputax.worker.engines.reference import largest_difference, reference_answers, reference_name
+from gputax.worker.engines.tinygrad_captures import CaptureKey, Proof, ProofKey, own_captures, packed, unpacked
 from gputax.worker.engines.tinygrad_package import RENDERER, ModelFile, only_these, open_package
 from gputax.worker.engines.tinygrad_weights import OUT_OF_MEMORY, load_weights
+from gputax.worker.probes.driver_library import driver_facts
+from gputax.worker.workloads.model_store import file_sha256
+
+SOFTWARE_SETTINGS = "GPUTAX_SOFT_"
+IN_FULL = "compared with ONNX Runtime in this process"
+KEPT = "compared with kept answers of ONNX Runtime for the same capture, weights, driver, device and inputs"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How the answers of one batch size were checked before anything was measured."""
+
+    how: str
+    """`IN_FULL` or `KEPT`; the device computed its answer in this process in both cases."""
+    reference: str
+    difference: float
+    """In parts of the largest expected value."""
 
 
 @dataclass(frozen=True)
 class Captured:
-    """One batch size: the captured run, its inputs and outputs on the device, and how far its answers are off."""
+    """One batch size: the captured run, its inputs and outputs on the device, and the check of its answers."""
 
     jit: Any
     inputs: tuple[Any, ...]
@@ -31,7 +51,7 @@ class Captured:
     kernels: int
     launches: int
     from_cache: bool
-    difference: float
+    checked: Checked
 
 
 class TinygradEngine:
@@ -86,11 +106,12 @@ class TinygradEngine:
                 str(batch): {
                     "kernels": each.kernels,
                     "launches": each.launches,
-                    "difference_to_onnxruntime": each.difference,
+                    "difference_to_onnxruntime": each.checked.difference,
                 }
                 for batch, each in self._captured.items()
             },
             "kept_captures": sorted(batch for batch, each in self._captured.items() if each.from_cache),
+            "answers": {str(batch): asdict(each.checked) for batch, each in self._captured.items()},
             "notices": [notice.to_dict() for notice in self._notices],
         }
 
@@ -138,38 +159,74 @@ class TinygradEngine:
         refuse_another_batch(self._model, count)
         with only_these(self._variables), self._usage(f"capturing batch {count}"):
             inputs = self._tensors(first, count)
-            jit, from_cache = self._captured_run(inputs, count)
+            jit, payload = self._captured_run(inputs, count)
             outputs = dict(zip(self._weights.outputs, jit(*inputs), strict=True))
             got = {name: tensor.numpy() for name, tensor in outputs.items()}
-        feeds = {name: values[first : first + count] for name, values in self._samples.items()}
-        expected = reference_answers(self._model.path, feeds, self._request.threads)
-        difference = largest_difference(got, expected, self._model.precision, "tinygrad")
-        if not from_cache:
+        from_cache = payload is not None
+        key = self._key(inputs, count)
+        if payload is None:
             jit.captured.free_intermediates()  # their contents are of no use to another process
-            self._store.write(self._key(inputs, count), packed(jit, self._weights.buffers))
+            payload = packed(jit, self._weights.buffers)
+        feeds = {name: values[first : first + count] for name, values in self._samples.items()}
+        checked = self._checked(got, feeds, self._proof_key(key, payload, feeds))
+        if not from_cache:
+            self._store.write(key, payload)
         launches, kernels = _counts(jit)
-        captured = self._captured[count] = Captured(jit, inputs, outputs, kernels, launches, from_cache, difference)
+        captured = self._captured[count] = Captured(jit, inputs, outputs, kernels, launches, from_cache, checked)
         self._keep_outputs(got)
         return captured
 
-    def _captured_run(self, inputs: tuple[Any, ...], count: int) -> tuple[Any, bool]:
-        """Return the run and whether it comes from the cache; another is captured by its first call."""
-        kept = self._kept(self._key(inputs, count))
-        return (kept, True) if kept is not None else (self._uncaptured(inputs), False)
+    def _checked(
+        self, got: Mapping[str, npt.NDArray[Any]], feeds: Mapping[str, npt.NDArray[Any]], key: ProofKey
+    ) -> Checked:
+        """Compare what the device computed, with kept reference answers if there are any; raise if it is wrong."""
+        payload, fault = self._store.read(key)
+        proof = None if payload is None else Proof.of(payload)
+        if proof is not None and proof.expected.keys() == got.keys():
+            difference = largest_difference(got, proof.expected, self._model.precision, "tinygrad")
+            return Checked(KEPT, proof.by, difference)
+        if fault:
+            self._notices.append(Notice("capture", f"{fault}; the answers are compared in full again"))
+        expected = reference_answers(self._model.path, feeds, self._request.threads)
+        difference = largest_difference(got, expected, self._model.precision, "tinygrad")
+        self._store.write(key, Proof(expected, reference_name()).payload())
+        return Checked(IN_FULL, reference_name(), difference)
 
-    def _kept(self, key: CaptureKey) -> Any:
-        """Return the run from the cache, None if there is none that can be used."""
+    def _proof_key(self, capture: CaptureKey, payload: bytes, feeds: Mapping[str, npt.NDArray[Any]]) -> ProofKey:
+        backend = Path(str((driver_facts()["vgpu"] or {}).get("backend") or ""))
+        samples = hashlib.sha256()
+        for name in sorted(feeds):
+            samples.update(np.ascontiguousarray(feeds[name]).data)
+        settings = {name: value for name, value in self._variables.items() if name.startswith(SOFTWARE_SETTINGS)}
+        return ProofKey(
+            capture,
+            hashlib.sha256(payload).hexdigest(),
+            file_sha256(Path(self._package.library)),
+            file_sha256(backend) if backend.is_file() and os.access(backend, os.R_OK) else "",
+            self._package.device_name,
+            self._package.driver_version,
+            tuple(sorted(settings.items())),
+            samples.hexdigest(),
+        )
+
+    def _captured_run(self, inputs: tuple[Any, ...], count: int) -> tuple[Any, bytes | None]:
+        """Return the run, and its bytes if it comes from the cache; another is captured by its first call."""
+        kept, payload = self._kept(self._key(inputs, count))
+        return (kept, payload) if kept is not None else (self._uncaptured(inputs), None)
+
+    def _kept(self, key: CaptureKey) -> tuple[Any, bytes | None]:
+        """Return the run from the cache and its bytes, None if there is none that can be used."""
         payload, fault = self._store.read(key)
         if payload is not None:
             try:
-                return unpacked(payload, self._weights.buffers)
+                return unpacked(payload, self._weights.buffers), payload
             except MemoryError:
                 raise
             except Exception as error:
                 fault = f"{key.name} cannot be used ({type(error).__name__}: {error})"
         if fault:
             self._notices.append(Notice("capture", f"{fault}; captured again"))
-        return None
+        return None, None
 
     def _uncaptured(self, inputs: tuple[Any, ...]) -> Any:
         """Return a run whose first call captures it."""

@@ -1,7 +1,8 @@
-"""Captured runs kept on disk: one file per model, batch size, architecture and version, without the weights.
+"""Captured runs kept on disk, and the proofs that they answered right: one file each, without the weights.
 
 A capture is a pickle, and a pickle is code: it is read only from a directory that nobody else may write to, and only
-if it has the checksum in its first line.
+if it has the checksum in its first line. A proof is read by the same rule, because a forged one would let a wrong
+answer pass.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ import os
 import pickle
 import stat
 import sys
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from gputax.worker.workloads.model_store import models_folder
 
@@ -25,6 +30,15 @@ FORMAT = "gputax capture 1"
 FOLDER = "captures"
 PRIVATE = 0o700
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class Key(Protocol):
+    """What a kept file depends on, as a name."""
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -43,17 +57,68 @@ class CaptureKey:
     @property
     def name(self) -> str:
         """The name of its file."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:32] + ".capture"
+        return _digest(self) + ".capture"
+
+
+@dataclass(frozen=True)
+class ProofKey:
+    """Everything that the answers of a capture depend on; if any of it is another, they are compared in full again."""
+
+    capture: CaptureKey
+    """Weights, batch size, architecture, versions."""
+    capture_sha256: str
+    """The kernels as PTX, and how they are launched."""
+    library_sha256: str
+    """The driver that this process calls."""
+    backend_sha256: str
+    """The driver behind a proxy; empty if there is none, or if its file cannot be seen from here."""
+    device: str
+    driver_version: str
+    settings: tuple[tuple[str, str], ...]
+    """Variables of the software device, such as one that lets it interpret."""
+    samples_sha256: str
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return _digest(self) + ".proof"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The reference answers that a capture once met, and by whom they were given."""
+
+    expected: dict[str, npt.NDArray[Any]]
+    by: str
+    """The reference and its version."""
+
+    def payload(self) -> bytes:
+        """Return it for the store."""
+        file = io.BytesIO()
+        arrays = {f"expected {name}": values for name, values in self.expected.items()}
+        np.savez(file, allow_pickle=False, by=np.array(self.by), **arrays)
+        return file.getvalue()
+
+    @classmethod
+    def of(cls, payload: bytes) -> Proof | None:
+        """Return the proof, None if these bytes are not one."""
+        try:
+            with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+                names = [name for name in arrays.files if name.startswith("expected ")]
+                expected = {name.removeprefix("expected "): arrays[name] for name in names}
+                return cls(expected, str(arrays["by"])) if expected else None
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return None
 
 
 class Captures:
-    """The directory of captures; without one that is ours and writable, each start captures again."""
+    """The directory of captures and proofs; without one that is ours and writable, each start makes them again."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
 
-    def read(self, key: CaptureKey) -> tuple[bytes | None, str]:
-        """Return the pickle, or None and what is wrong with the file; no fault if there is none."""
+    def read(self, key: Key) -> tuple[bytes | None, str]:
+        """Return what is kept, or None and what is wrong with the file; no fault if there is none."""
         if self.folder is None:
             return None, ""
         path = self.folder / key.name
@@ -71,8 +136,8 @@ class Captures:
             return None, f"{path} is damaged: its checksum differs"
         return payload, ""
 
-    def write(self, key: CaptureKey, payload: bytes) -> bool:
-        """Keep the pickle, whole or not at all; a full disk only costs the next start its time."""
+    def write(self, key: Key, payload: bytes) -> bool:
+        """Keep it, whole or not at all; a full disk only costs the next start its time."""
         if self.folder is None:
             return False
         partial = self.folder / f"{key.name}.{os.getpid()}.partial"
@@ -99,6 +164,10 @@ def own_captures() -> Captures:
         except OSError:
             continue
     return Captures(None)
+
+
+def _digest(key: CaptureKey | ProofKey) -> str:
+    return hashlib.sha256(json.dumps(asdict(key), sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _head(payload: bytes) -> str:
