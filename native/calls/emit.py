@@ -59,11 +59,88 @@ def header(calls: list[Call]) -> str:
 
 
 def prototypes(calls: list[Call]) -> str:
-    """cuda_calls.h: the prototypes of what libvgpu and the software device export."""
+    """cuda_calls.h: the prototypes of what libvgpu and the software device export.
+
+    A call with a front is defined under its name, too, but its symbol is another one and hidden: the exported symbol is
+    the front's (fronts.c). Whoever needs that one defines CALLS_EXPORTED.
+    """
     lines = [NOTE, "#ifndef GPUTAX_CUDA_CALLS_H", "#define GPUTAX_CUDA_CALLS_H", '#include "cuda_abi.h"']
+    lines += ["#ifdef CALLS_EXPORTED", "#define CALLS_INNER(name)", "#else"]
+    lines += ['#define CALLS_INNER(name) __asm__("inner_" #name) __attribute__((visibility("hidden")))', "#endif"]
+    found = [c for c in calls if c.public or has_stub(c)]
     lines.append("#pragma GCC visibility push(default)")
-    lines += [f"CUresult {c.name}({parameters(c)});" for c in calls if c.public or has_stub(c)]
+    lines += [f"CUresult {c.name}({parameters(c)});" for c in found if not c.capture]
+    lines += [f"CUresult {c.name}({parameters(c)}) CALLS_INNER({c.name});" for c in found if c.capture]
     return "\n".join([*lines, "#pragma GCC visibility pop", "#endif", ""])
+
+
+def front_prototypes(calls: list[Call]) -> str:
+    """fronts.h: what is written by hand for the fronts (native/driver)."""
+    lines = [NOTE, "#ifndef GPUTAX_FRONTS_H", "#define GPUTAX_FRONTS_H", '#include "cuda_abi.h"']
+    kinds = {"node": "captured", "own": "front"}
+    lines += [f"CUresult {kinds[c.capture]}_{c.name}({parameters(c)});" for c in calls if c.capture in kinds]
+    return "\n".join([*lines, "#endif", ""])
+
+
+def fronts(calls: list[Call]) -> str:
+    """fronts.c: what stands before the calls on streams and events, and their forms for per-thread default streams."""
+    head = [NOTE, "#define CALLS_EXPORTED", '#include "driver/front.h"', "#pragma GCC visibility push(default)"]
+    inner = [f"CUresult inner_{c.name}({parameters(c)});" for c in calls if c.capture]
+    inner = ["#pragma GCC visibility push(hidden)", *inner, "#pragma GCC visibility pop"]
+    per_thread = [f"CUresult {per_thread_name(c)}({parameters(c)});" for c in calls if c.default_stream]
+    made = [_front(c) for c in calls if c.capture] + [_per_thread(c, calls) for c in calls if c.default_stream]
+    return "\n".join([*head, *inner, *per_thread, "", *made, "#pragma GCC visibility pop", ""])
+
+
+def _front(call: Call) -> str:
+    given = ", ".join(call.c_names)
+    inner = f"inner_{call.name}({given})"
+    plain = f"front_is_plain({call.stream})" if call.stream else "front_is_quiet()"
+    if call.stream == "config->hStream":
+        plain = f"config != NULL && {plain}"
+    lines = [f"CUresult {call.name}({parameters(call)})", "{", f"    if ({plain})", f"        return {inner};"]
+    if call.capture == "own":
+        return "\n".join([*lines, f"    return front_{call.name}({given});", "}", ""])
+    if call.capture == "node":
+        lines += ["    CUresult result;", "    if (front_captures(&stream, &result))"]
+        lines.append(f"        return captured_{call.name}({given});")
+    elif call.capture == "event":
+        asked = " && ".join(f"(result = front_event({a.name})) == CUDA_SUCCESS" for a in _events(call))
+        lines += ["    CUresult result;", f"    if (!({asked}))", "        return result;"]
+    else:
+        ask = {"refused": "front_refused(&stream)", "any": "stream_resolve(&stream)"}
+        lines.append(f"    CUresult result = {ask.get(call.capture, f'front_{call.capture}()')};")
+    return "\n".join([*lines, f"    return result == CUDA_SUCCESS ? {inner} : result;", "}", ""])
+
+
+def _events(call: Call) -> list[Argument]:
+    return [a for a in call.arguments if a.kind == "event"]
+
+
+def per_thread_name(call: Call) -> str:
+    """As cuda.h names the form for per-thread default streams."""
+    return f"{call.name}_{'ptsz' if call.stream else 'ptds'}"
+
+
+def _per_thread(call: Call, calls: list[Call]) -> str:
+    lines = [f"CUresult {per_thread_name(call)}({parameters(call)})", "{"]
+    given = ", ".join(call.c_names)
+    if call.stream == "stream":
+        lines += [
+            "    if (stream == NULL)",
+            "        stream = CU_STREAM_PER_THREAD;",
+            f"    return {call.name}({given});",
+        ]
+    elif call.stream:
+        lines += ["    if (config == NULL || config->hStream != NULL)", f"        return {call.name}({given});"]
+        lines += ["    CUlaunchConfig own = *config;", "    own.hStream = CU_STREAM_PER_THREAD;"]
+        lines.append(f"    return {call.name}({', '.join('&own' if n == 'config' else n for n in call.c_names)});")
+    else:  # in the legacy stream: the same in the thread's own, and waited for
+        stem = call.name.removesuffix("_v2") + "Async"
+        behind = next(c.name for c in calls if c.name in (stem, f"{stem}_v2"))
+        lines.append(f"    CUresult result = {behind}({given}, CU_STREAM_PER_THREAD);")
+        lines.append("    return result == CUDA_SUCCESS ? cuStreamSynchronize(CU_STREAM_PER_THREAD) : result;")
+    return "\n".join([*lines, "}", ""])
 
 
 def names(calls: list[Call]) -> str:
@@ -74,7 +151,7 @@ def names(calls: list[Call]) -> str:
 
 def parameters(call: Call) -> str:
     """The C parameter list."""
-    return call.parameters or ", ".join(a.parameter for a in call.arguments) or "void"
+    return call.c_parameters
 
 
 def has_stub(call: Call) -> bool:
@@ -178,10 +255,12 @@ def _range(argument: Argument, prefix: str, test: str) -> str:
 def procs(calls: list[Call]) -> str:
     """vgpu_procs.c, device_procs.c: what cuGetProcAddress may answer, by public name and first driver version."""
     rows = sorted(((*version, c) for c in calls for version in c.public), key=lambda row: row[:2])
-    lines = [NOTE, '#include "cuda_calls.h"', '#include "calls/procs.h"', "const struct proc procs[] = {"]
+    lines = [NOTE, "#define CALLS_EXPORTED", '#include "cuda_calls.h"', '#include "calls/procs.h"']
+    lines += [f"CUresult {per_thread_name(c)}({parameters(c)});" for c in calls if c.default_stream]
+    lines.append("const struct proc procs[] = {")
     for name, since, until, call in rows:
-        per_thread = "true" if call.default_stream else "false"
-        lines.append(f'    {{"{name}", {since}, {until}, {per_thread}, (void *)(uintptr_t){call.name}}},')
+        own = f"(void *)(uintptr_t){per_thread_name(call)}" if call.default_stream else "NULL"
+        lines.append(f'    {{"{name}", {since}, {until}, (void *)(uintptr_t){call.name}, {own}}},')
     return "\n".join([*lines, "};", "const size_t procs_count = sizeof procs / sizeof procs[0];", ""])
 
 

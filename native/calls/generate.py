@@ -13,6 +13,8 @@ def outputs(calls: list[Call]) -> dict[str, str]:
     """Every generated file and its text."""
     return {
         "cuda_calls.h": emit.prototypes(calls),
+        "fronts.h": emit.front_prototypes(calls),
+        "fronts.c": emit.fronts(calls),
         "calls.h": emit.header(calls),
         "call_names.c": emit.names(calls),
         "vgpu_stubs.c": emit.stubs(calls),

@@ -1,18 +1,18 @@
 /* cuGetProcAddress of libvgpu and of the software device: one look-up in the generated table that each has of its own. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "calls/procs.h"
 #include "cuda_calls.h"
 
-/* The newest form that a program of this version knows, or NULL; the status says why. A call that takes a stream has
- * another function for per-thread default streams, which we do not have: the legacy one would be a false success. */
-static const struct proc *find(const char *symbol, int version, bool per_thread, CUdriverProcAddressQueryResult *status)
+/* The newest form that a program of this version knows, or NULL; the status says why. */
+static const struct proc *find(const char *symbol, int version, CUdriverProcAddressQueryResult *status)
 {
     const struct proc *found = NULL;
     *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     for (size_t at = 0; at < procs_count; at++) {
         const struct proc *proc = &procs[at];
-        if (strcmp(proc->name, symbol) != 0 || (per_thread && proc->default_stream))
+        if (strcmp(proc->name, symbol) != 0)
             continue;
         *status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
         if (proc->since <= version && (found == NULL || proc->since > found->since))
@@ -36,9 +36,10 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
     int newest = procs_driver_version();
     if (newest != 0 && version > newest)
         return CUDA_ERROR_INVALID_VALUE;
-    const struct proc *proc = find(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &why);
+    const struct proc *proc = find(symbol, version, &why);
+    bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     if (proc != NULL)
-        *function = proc->function;
+        *function = per_thread && proc->per_thread != NULL ? proc->per_thread : proc->function;
     if (status != NULL)
         *status = why;
     return CUDA_SUCCESS;

@@ -2,15 +2,14 @@
 #ifndef GPUTAX_PROCS_H
 #define GPUTAX_PROCS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 struct proc {
     const char *name;
-    int since;           /* first driver version with this form */
-    int until;           /* first driver version with a newer form */
-    bool default_stream; /* behaves otherwise with per-thread default streams, which are not supported */
+    int since; /* first driver version with this form */
+    int until; /* first driver version with a newer form */
     void *function;
+    void *per_thread; /* its form for per-thread default streams; NULL: the same */
 };
 
 extern const struct proc procs[];

@@ -13,6 +13,7 @@ HANDS = ("none", "client", "server", "both")
 HANDLES = ("context", "stream", "event", "module", "function", "graph")
 KINDS = ("value", "string", "bytes", "memory", "device", *HANDLES)
 ROLES = ("use", "create", "destroy")
+CAPTURES = ("", "node", "refused", "any", "unsafe", "legacy", "event", "own")
 BODY_MAX = 8192  # WIRE_BODY_MAX of wire.h; the generated code asserts that they are equal
 NO_END = 1000000  # a driver version that never comes: this form of the function is the newest
 VARIABLE_MAX = 7168  # leaves room for the fixed fields
@@ -97,12 +98,31 @@ class Call:
     parameters: str
     backend: bool
     software: bool
+    capture: str
     arguments: tuple[Argument, ...]
 
     @property
     def sent(self) -> bool:
         """Whether it ever travels."""
         return self.mode != "local"
+
+    @property
+    def c_parameters(self) -> str:
+        """The C parameter list."""
+        return self.parameters or ", ".join(a.parameter for a in self.arguments) or "void"
+
+    @property
+    def c_names(self) -> list[str]:
+        """The names of its C parameters, in order."""
+        listed = [] if self.c_parameters == "void" else self.c_parameters.split(",")
+        return [re.split(r"\W+", one.strip())[-1] for one in listed]
+
+    @property
+    def stream(self) -> str:
+        """The C expression of the stream that it is given; empty if it takes none."""
+        if "const CUlaunchConfig *config" in self.c_parameters:
+            return "config->hStream"
+        return "stream" if re.search(r"\bCUstream stream\b", self.c_parameters) else ""
 
     @property
     def ins(self) -> list[Argument]:
@@ -141,6 +161,7 @@ def parse(document: dict[str, Any]) -> list[Call]:
     if not isinstance(entries, list) or not entries:
         raise TableError("the table has no [[call]]")
     calls = [_call(entry, position) for position, entry in enumerate(entries, 1)]
+    _check_per_thread(calls)
     seen: set[str] = set()
     published: set[tuple[str, int]] = set()
     for call in calls:
@@ -154,6 +175,14 @@ def parse(document: dict[str, Any]) -> list[Call]:
     return calls
 
 
+def _check_per_thread(calls: list[Call]) -> None:
+    names = {call.name for call in calls}
+    for call in calls:
+        stem = call.name.removesuffix("_v2") + "Async"
+        if call.default_stream and not call.stream and not names & {stem, f"{stem}_v2"}:
+            raise TableError(f"{call.name}: default_stream, but neither a stream nor a call {stem}")
+
+
 def _call(entry: Any, position: int) -> Call:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise TableError(f"call {position}: needs a name")
@@ -161,7 +190,7 @@ def _call(entry: Any, position: int) -> Call:
     if not re.fullmatch(r"[a-z][A-Za-z0-9_]*", name):
         raise TableError(f"call {position}: {name!r} is not a C name")
     known = {"name", "public", "mode", "hand", "context", "always", "flush", "default_stream", "parameters", "backend"}
-    _only(entry, known | {"software", "args"}, name)
+    _only(entry, known | {"software", "capture", "args"}, name)
     mode = _choice(entry, "mode", MODES, "answered", name)
     hand = _choice(entry, "hand", HANDS, "both" if mode == "local" else "none", name)
     arguments = tuple(_argument(a, name) for a in entry.get("args", []))
@@ -177,6 +206,7 @@ def _call(entry: Any, position: int) -> Call:
         parameters=entry.get("parameters", ""),
         backend=_flag(entry, "backend", name.startswith("cu") and mode != "local", name),
         software=_flag(entry, "software", True, name),
+        capture=_choice(entry, "capture", CAPTURES, "", name),
         arguments=arguments,
     )
     _check(call)
@@ -193,6 +223,10 @@ def _check(call: Call) -> None:
         raise TableError(f"{call.name}: a local call has no args, so it needs parameters, its C parameter list")
     if call.mode == "posted" and any(a.out for a in call.arguments):
         raise TableError(f"{call.name}: a posted call has no answer, so it has no out argument")
+    if call.capture in ("node", "refused", "any") and call.stream != "stream":
+        raise TableError(f"{call.name}: capture = {call.capture} is for calls with a parameter CUstream stream")
+    if call.capture == "event" and not any(a.kind == "event" for a in call.arguments):
+        raise TableError(f"{call.name}: capture = event is for calls with an event")
     if call.flush and call.mode != "posted":
         raise TableError(f"{call.name}: flush is for posted calls")
     if call.mode == "cached" and any(a.kind not in ("value", "string", "bytes", "device") for a in call.arguments):

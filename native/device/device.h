@@ -16,6 +16,7 @@ enum {
     DEVICE_STATIC_SHARED_BYTES = 48 << 10, /* static + dynamic shared memory of a block without opting in */
     DEVICE_SHARED_BYTES = 227 << 10,       /* with CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
     DEVICE_THREADS_PER_BLOCK = 1024,
+    DEVICE_THREADS_PER_MULTIPROCESSOR = 2048,
     DEVICE_BLOCK_DIM_Z = 64,
     DEVICE_GRID_DIM_X = 0x7fffffff,
     DEVICE_GRID_DIM_YZ = 65535,

@@ -2,6 +2,7 @@
  * CUDA allows. */
 #include "device/device.h"
 #include "driver/graph.h"
+#include "driver/launch.h"
 
 static bool lies_inside(struct CUctx_st *context, uint64_t address, uint64_t bytes)
 {
@@ -13,16 +14,21 @@ CUresult graph_check(const struct graph_step *step)
 {
     struct CUctx_st *context;
     uint64_t bytes = 0;
-    if (step->kind != STEP_COPY && step->kind != STEP_FILL)
+    bool copies = step_type(step) == STEP_COPY;
+    if (!copies && step->kind != STEP_FILL)
         return CUDA_SUCCESS;
     if (step->kind == STEP_FILL && __builtin_mul_overflow(step->fill.count, (uint64_t)step->fill.width, &bytes))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    bool good = step->kind == STEP_FILL ? lies_inside(context, step->fill.to, bytes)
-                                        : lies_inside(context, step->copy.to, step->copy.bytes) &&
-                                              lies_inside(context, step->copy.from, step->copy.bytes);
+    bool good = true;
+    if (step->kind == STEP_FILL)
+        good = lies_inside(context, step->fill.to, bytes);
+    if (copies && step->kind != STEP_COPY_OUT)
+        good = lies_inside(context, step->copy.to, step->copy.bytes);
+    if (copies && step->kind != STEP_COPY_IN)
+        good = good && lies_inside(context, step->copy.from, step->copy.bytes);
     context_leave(context);
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -45,18 +51,31 @@ void graph_ended(struct graph_exec *exec)
     (void)exec;
 }
 
+static CUresult run_kernel(const struct exec_step *one, CUstream stream)
+{
+    const struct graph_step *step = &one->step;
+    const uint32_t *grid = step->kernel.grid, *block = step->kernel.block;
+    size_t bytes = step->parameter_bytes;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, one->block, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    struct launch launch = {.function = (CUfunction)(uintptr_t)step->kernel.function,
+                            .grid = {grid[0], grid[1], grid[2]},
+                            .block = {block[0], block[1], block[2]},
+                            .shared_bytes = step->kernel.shared_bytes,
+                            .attribute_count = step->kernel.attribute_count,
+                            .stream = stream,
+                            .extra = extra};
+    memcpy(launch.attributes, one->block + step_attributes_at(step),
+           launch.attribute_count * sizeof *launch.attributes);
+    return launch_run(&launch);
+}
+
 static CUresult run_step(const struct exec_step *one, CUstream stream)
 {
     const struct graph_step *step = &one->step;
     switch (step->kind) {
-    case STEP_KERNEL: {
-        size_t bytes = step->parameter_bytes;
-        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, one->parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                         CU_LAUNCH_PARAM_END};
-        const uint32_t *grid = step->kernel.grid, *block = step->kernel.block;
-        return cuLaunchKernel((CUfunction)(uintptr_t)step->kernel.function, grid[0], grid[1], grid[2], block[0],
-                              block[1], block[2], step->kernel.shared_bytes, stream, NULL, extra);
-    }
+    case STEP_KERNEL:
+        return run_kernel(one, stream);
     case STEP_COPY:
         return cuMemcpyDtoDAsync_v2(step->copy.to, step->copy.from, step->copy.bytes, stream);
     case STEP_FILL:
@@ -65,8 +84,10 @@ static CUresult run_step(const struct exec_step *one, CUstream stream)
         if (step->fill.width == 2)
             return cuMemsetD16Async(step->fill.to, (unsigned short)step->fill.value, step->fill.count, stream);
         return cuMemsetD8Async(step->fill.to, (unsigned char)step->fill.value, step->fill.count, stream);
-    default:
+    case STEP_EMPTY:
         return CUDA_SUCCESS;
+    default:
+        return graph_run_here(step, stream);
     }
 }
 

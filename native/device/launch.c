@@ -4,6 +4,7 @@
 
 #include "device/device.h"
 #include "device/timeline.h"
+#include "driver/launch.h"
 #include "driver/library.h"
 
 /* Enters the current context; the function must live in it. A kernel of a library becomes its function there. */
@@ -105,22 +106,6 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
     return result;
 }
 
-/* One block at a time runs on the device's one multiprocessor, if it fits at all. */
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block_size,
-                                                              size_t shared_bytes, unsigned int flags)
-{
-    struct CUctx_st *context;
-    if (!blocks || block_size <= 0 || flags > 1)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_function(&function, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *blocks =
-        (unsigned int)block_size <= function->kernel->threads_max && shared_bytes <= function->dynamic_shared_limit;
-    context_leave(context);
-    return CUDA_SUCCESS;
-}
-
 static CUresult gather_extra(const struct ptx_kernel *kernel, void **extra, unsigned char *parameters)
 {
     const void *buffer = NULL;
@@ -184,17 +169,65 @@ uint64_t device_timeout_ns(void)
     return known;
 }
 
-static CUresult launch_in(struct CUctx_st *context, struct CUfunc_st *function, struct ptx_launch launch,
-                          CUstream handle, void **pointers, void **extra)
+/* How many blocks of this size run at once on the device's one multiprocessor. */
+static uint32_t blocks_at_once(const struct CUfunc_st *function, uint32_t threads, size_t shared_bytes)
+{
+    uint32_t warps = (threads + 31) / 32, blocks = PTX_COOPERATIVE_BLOCKS;
+    size_t shared = function->kernel->shared_bytes + shared_bytes;
+    if (threads > function->kernel->threads_max || shared_bytes > function->dynamic_shared_limit)
+        return 0;
+    if (blocks > DEVICE_THREADS_PER_MULTIPROCESSOR / 32 / warps)
+        blocks = DEVICE_THREADS_PER_MULTIPROCESSOR / 32 / warps;
+    if (shared != 0 && blocks > DEVICE_SHARED_BYTES / shared)
+        blocks = (uint32_t)(DEVICE_SHARED_BYTES / shared);
+    return blocks;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block_size,
+                                                              size_t shared_bytes, unsigned int flags)
+{
+    struct CUctx_st *context;
+    if (!blocks || block_size <= 0 || flags > 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(&function, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *blocks = (int)blocks_at_once(function, (uint32_t)block_size, shared_bytes);
+    context_leave(context);
+    return CUDA_SUCCESS;
+}
+
+/* Attributes that only tune have no effect here. A block is a cluster of its own. */
+static CUresult take_attribute(const struct CUfunc_st *function, const struct launch_attribute *attribute,
+                               struct ptx_launch *launch)
+{
+    const uint32_t *grid = launch->grid, *block = launch->block, *value = attribute->value;
+    if (attribute->id == ATTRIBUTE_CLUSTER_DIMENSION && (value[0] != 1 || value[1] != 1 || value[2] != 1))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (attribute->id != ATTRIBUTE_COOPERATIVE || value[0] == 0)
+        return CUDA_SUCCESS;
+    launch->is_cooperative = true;
+    uint32_t most = blocks_at_once(function, block[0] * block[1] * block[2], launch->dynamic_shared_bytes);
+    bool fits = grid[0] <= most && grid[1] <= most && grid[2] <= most && grid[0] * grid[1] * grid[2] <= most;
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+}
+
+static CUresult launch_in(struct CUctx_st *context, const struct launch *from)
 {
     _Alignas(16) unsigned char parameters[DEVICE_PARAMETER_BYTES];
+    const struct CUfunc_st *function = from->function;
+    struct ptx_launch launch = {.grid = {from->grid[0], from->grid[1], from->grid[2]},
+                                .block = {from->block[0], from->block[1], from->block[2]},
+                                .dynamic_shared_bytes = from->shared_bytes};
     struct CUstream_st *stream;
-    CUresult result = stream_find(context, handle, &stream);
+    CUresult result = stream_find(context, from->stream, &stream);
     if (result == CUDA_SUCCESS)
         result = check_shape(function, &launch);
+    for (uint32_t at = 0; at < from->attribute_count && result == CUDA_SUCCESS; at++)
+        result = take_attribute(function, &from->attributes[at], &launch);
     memset(parameters, 0, function->kernel->parameter_bytes); /* a kernel can read what lies between two parameters */
     if (result == CUDA_SUCCESS)
-        result = gather(function->kernel, pointers, extra, parameters);
+        result = gather(function->kernel, from->parameters, from->extra, parameters);
     if (result != CUDA_SUCCESS)
         return result;
     struct ptx_memory memory = memory_of(context);
@@ -212,36 +245,14 @@ static CUresult launch_in(struct CUctx_st *context, struct CUfunc_st *function, 
     return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
-                        CUstream stream, void **parameters, void **extra)
+CUresult launch_run(const struct launch *given)
 {
+    struct launch launch = *given;
     struct CUctx_st *context;
-    CUresult result = enter_function(&function, &context);
+    CUresult result = enter_function(&launch.function, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    struct ptx_launch launch = {
-        .grid = {grid_x, grid_y, grid_z},
-        .block = {block_x, block_y, block_z},
-        .dynamic_shared_bytes = shared_bytes,
-    };
-    result = launch_in(context, function, launch, stream, parameters, extra);
+    result = launch_in(context, &launch);
     context_leave(context);
     return result;
-}
-
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
-{
-    if (!config || (config->numAttrs && !config->attrs))
-        return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned int i = 0; i < config->numAttrs; i++) {
-        const CUlaunchAttribute *attribute = &config->attrs[i];
-        bool harmless = attribute->id == CU_LAUNCH_ATTRIBUTE_IGNORE || attribute->id == CU_LAUNCH_ATTRIBUTE_PRIORITY ||
-                        (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && !attribute->value.cooperative);
-        if (!harmless)
-            return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
-                          config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, parameters,
-                          extra);
 }

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "device/device.h"
+#include "driver/pools.h"
 
 CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 {
@@ -48,6 +49,7 @@ static bool is_variable(const struct CUctx_st *context, CUdeviceptr pointer)
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     struct CUctx_st *context;
+    pools_forget(pointer);
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)
         return result;

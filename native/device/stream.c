@@ -15,8 +15,6 @@ CUresult stream_find(struct CUctx_st *context, CUstream handle, struct CUstream_
         *stream = &context->default_stream;
         return CUDA_SUCCESS;
     }
-    if (handle == CU_STREAM_PER_THREAD)
-        return CUDA_ERROR_NOT_SUPPORTED;
     if (!handle_is(handle, HANDLE_STREAM) || handle->context != context)
         return CUDA_ERROR_INVALID_HANDLE;
     *stream = handle;
@@ -270,4 +268,18 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 {
     return cuEventElapsedTime_v2(milliseconds, start, end);
+}
+
+CUresult cuStreamGetFlags(CUstream stream, unsigned int *flags)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *found;
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_stream(stream, &context, &found);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *flags = found->flags;
+    context_leave(context);
+    return CUDA_SUCCESS;
 }

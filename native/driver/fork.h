@@ -2,45 +2,35 @@
 #ifndef GPUTAX_DRIVER_FORK_H
 #define GPUTAX_DRIVER_FORK_H
 
-void libraries_lock(void);
-void libraries_unlock(void);
-void libraries_reset(void);
+/* X(name) in this order: a library's lock is held while a module is loaded, a capture's while a node is added. */
+#define DRIVER_STATES(X) X(captures) X(libraries) X(graphs) X(pools) X(host) X(default_streams) X(host_calls)
 
-void graphs_lock(void);
-void graphs_unlock(void);
-void graphs_reset(void);
+#define DRIVER_STATE(name) \
+    void name##_lock(void); \
+    void name##_unlock(void); \
+    void name##_reset(void);
+DRIVER_STATES(DRIVER_STATE)
+#undef DRIVER_STATE
 
-void pools_lock(void);
-void pools_unlock(void);
-void pools_reset(void);
-
-void host_lock(void);
-void host_unlock(void);
-void host_reset(void);
-
-/* In this order: a library's lock is held while a module is loaded. */
 static inline void driver_before_fork(void)
 {
-    libraries_lock();
-    graphs_lock();
-    pools_lock();
-    host_lock();
+#define DRIVER_STATE(name) name##_lock();
+    DRIVER_STATES(DRIVER_STATE)
+#undef DRIVER_STATE
 }
 
 static inline void driver_after_fork_parent(void)
 {
-    host_unlock();
-    pools_unlock();
-    graphs_unlock();
-    libraries_unlock();
+#define DRIVER_STATE(name) name##_unlock();
+    DRIVER_STATES(DRIVER_STATE)
+#undef DRIVER_STATE
 }
 
 static inline void driver_after_fork_child(void)
 {
-    host_reset();
-    pools_reset();
-    graphs_reset();
-    libraries_reset();
+#define DRIVER_STATE(name) name##_reset();
+    DRIVER_STATES(DRIVER_STATE)
+#undef DRIVER_STATE
 }
 
 #endif

@@ -60,7 +60,7 @@ struct graph *graph_of(CUgraphNode handle, uint32_t *index)
 static void free_graph(struct graph *graph)
 {
     for (uint32_t at = 0; at < graph->count; at++) {
-        free(graph->nodes[at].parameters);
+        free(graph->nodes[at].block);
         free(graph->nodes[at].after);
     }
     free(graph->nodes);
@@ -167,9 +167,8 @@ static bool has_room(struct graph *graph)
     return true;
 }
 
-/* Takes over what the node holds, also when it fails. */
-static CUresult add(CUgraphNode *handle, CUgraph graph_handle, const CUgraphNode *after, size_t after_count,
-                    struct graph_node node)
+CUresult graph_add(CUgraphNode *handle, CUgraph graph_handle, const CUgraphNode *after, size_t after_count,
+                   struct graph_node node)
 {
     CUresult result = handle != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     graphs_lock();
@@ -185,7 +184,7 @@ static CUresult add(CUgraphNode *handle, CUgraph graph_handle, const CUgraphNode
         graph->nodes[graph->count] = node;
         *handle = node_handle(graph, graph->count++);
     } else {
-        free(node.parameters);
+        free(node.block);
         free(node.after);
     }
     graphs_unlock();
@@ -198,8 +197,8 @@ static CUresult add_kernel(CUgraphNode *node, CUgraph graph, const CUgraphNode *
     struct graph_node made = {.context = context};
     CUresult result = context == NULL ? cuCtxGetCurrent(&made.context) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
-        result = step_of_kernel(launch, kernel, &made.step, &made.parameters);
-    return result == CUDA_SUCCESS ? add(node, graph, after, after_count, made) : result;
+        result = step_of_kernel(launch, kernel, &made.step, &made.block);
+    return result == CUDA_SUCCESS ? graph_add(node, graph, after, after_count, made) : result;
 }
 
 CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t after_count,
@@ -221,7 +220,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
 {
     struct graph_node made = {.context = context};
     CUresult result = step_of_copy(copy, &made.step);
-    return result == CUDA_SUCCESS ? add(node, graph, after, after_count, made) : result;
+    return result == CUDA_SUCCESS ? graph_add(node, graph, after, after_count, made) : result;
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t after_count,
@@ -229,12 +228,12 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
 {
     struct graph_node made = {.context = context};
     CUresult result = step_of_fill(fill, &made.step);
-    return result == CUDA_SUCCESS ? add(node, graph, after, after_count, made) : result;
+    return result == CUDA_SUCCESS ? graph_add(node, graph, after, after_count, made) : result;
 }
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t after_count)
 {
-    return add(node, graph, after, after_count, (struct graph_node){.step = {.kind = STEP_EMPTY}});
+    return graph_add(node, graph, after, after_count, (struct graph_node){.step = {.kind = STEP_EMPTY}});
 }
 
 /* A circle is found when the graph is instantiated. */
@@ -293,7 +292,66 @@ CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
     graphs_lock();
     const struct graph *graph = graph_of(handle, &index);
     if (graph != NULL)
-        *type = (CUgraphNodeType)graph->nodes[index].step.kind;
+        *type = (CUgraphNodeType)step_type(&graph->nodes[index].step);
     graphs_unlock();
     return graph != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t after_count,
+                            const CUDA_HOST_NODE_PARAMS_v1 *host)
+{
+    struct graph_node made = {0};
+    CUresult result = step_of_host(host, &made.step);
+    return result == CUDA_SUCCESS ? graph_add(node, graph, after, after_count, made) : result;
+}
+
+bool graph_has(CUgraph handle, const CUgraphNode *nodes, size_t count)
+{
+    graphs_lock();
+    const struct graph *graph = graph_find(handle);
+    bool has = graph != NULL;
+    for (size_t at = 0; at < count && has; at++) {
+        uint32_t index = 0;
+        has = graph_of(nodes[at], &index) == graph;
+    }
+    graphs_unlock();
+    return has;
+}
+
+/* Marks these nodes and all that they come behind. */
+static bool mark_before(const struct graph *graph, const CUgraphNode *nodes, size_t count, uint8_t *marks)
+{
+    uint32_t *left = malloc(((size_t)graph->count + 1) * sizeof *left);
+    uint32_t left_count = 0, index = 0;
+    if (left == NULL)
+        return false;
+    for (size_t at = 0; at < count; at++)
+        if (graph_of(nodes[at], &index) == graph && marks[index]++ == 0)
+            left[left_count++] = index;
+    while (left_count != 0) {
+        const struct graph_node *node = &graph->nodes[left[--left_count]];
+        for (uint32_t edge = 0; edge < node->after_count; edge++)
+            if (marks[node->after[edge]] == 0) {
+                marks[node->after[edge]] = 1;
+                left[left_count++] = node->after[edge];
+            }
+    }
+    free(left);
+    return true;
+}
+
+bool graph_comes_before(CUgraph handle, const CUgraphNode *nodes, size_t count, const CUgraphNode *ends,
+                        size_t end_count)
+{
+    graphs_lock();
+    const struct graph *graph = graph_find(handle);
+    uint8_t *marks = graph != NULL ? calloc((size_t)graph->count + 1, 1) : NULL;
+    bool before = marks != NULL && mark_before(graph, ends, end_count, marks);
+    for (size_t at = 0; at < count && before; at++) {
+        uint32_t index = 0;
+        before = graph_of(nodes[at], &index) == graph && marks[index] != 0;
+    }
+    graphs_unlock();
+    free(marks);
+    return before;
 }

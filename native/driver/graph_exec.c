@@ -1,6 +1,7 @@
 /* Instantiated graphs: their steps in an order that honours the dependencies, changed in place, launched again and again. */
 #include <stdlib.h>
 
+#include "driver/front.h"
 #include "driver/graph.h"
 
 enum { EXECS_MOST = 1 << 14, EXEC_TAG = 0xffffff, SLOT_SHIFT = 24, SLOT_BITS = 16, USE_SHIFT = 40 };
@@ -12,7 +13,7 @@ static uint64_t uses;
 static void free_exec(struct graph_exec *exec)
 {
     for (uint32_t at = 0; exec->steps != NULL && at < exec->count; at++)
-        free(exec->steps[at].parameters);
+        free(exec->steps[at].block);
     pthread_mutex_destroy(&exec->lock);
     free(exec->steps);
     free(exec->place);
@@ -52,8 +53,10 @@ static void let_go(struct graph_exec *exec)
     graphs_lock();
     bool last = --exec->users == 0 && exec->dead;
     graphs_unlock();
-    if (last)
+    if (last) {
+        graph_ended(exec);
         free_exec(exec);
+    }
 }
 
 static bool keep(struct graph_exec *exec)
@@ -123,16 +126,24 @@ static CUresult order_of(const struct graph *graph, uint32_t *order)
     return result;
 }
 
+static uint8_t *copy_block(const struct graph_step *step, const uint8_t *block)
+{
+    size_t bytes = (size_t)step_block_bytes(step);
+    uint8_t *copy = malloc(bytes + 1);
+    if (copy != NULL && bytes != 0)
+        memcpy(copy, block, bytes);
+    return copy;
+}
+
 static CUresult copy_step(const struct graph_node *node, CUcontext context, struct exec_step *to)
 {
     if (node->context != NULL && node->context != context)
         return CUDA_ERROR_NOT_SUPPORTED; /* one graph in several contexts */
     to->step = node->step;
-    if (node->parameters != NULL) {
-        to->parameters = malloc((size_t)node->step.parameter_bytes + 1);
-        if (to->parameters == NULL)
+    if (node->block != NULL) {
+        to->block = copy_block(&node->step, node->block);
+        if (to->block == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        memcpy(to->parameters, node->parameters, node->step.parameter_bytes);
     }
     return CUDA_SUCCESS;
 }
@@ -150,6 +161,7 @@ static CUresult copy_graph(const struct graph *graph, struct graph_exec *exec)
     for (uint32_t at = 0; at < graph->count && result == CUDA_SUCCESS; at++) {
         exec->count = at + 1;
         exec->place[order[at]] = at;
+        exec->calls_host = exec->calls_host || graph->nodes[order[at]].step.kind == STEP_HOST;
         result = copy_step(&graph->nodes[order[at]], exec->context, &exec->steps[at]);
     }
     free(order);
@@ -230,40 +242,61 @@ static CUresult find_step(const struct graph_exec *exec, CUgraphNode node, uint3
     return exec->steps[*place].step.kind == kind ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Replaces a step if it differs; takes the parameters over. */
-static CUresult change(struct graph_exec *exec, CUgraphNode node, const struct graph_step *step, uint8_t *parameters)
+/* A changed kernel node keeps its attributes: its parameters do not name any. */
+static CUresult keep_attributes(const struct exec_step *old, struct graph_step *step, uint8_t **block)
 {
+    if (step->kind != STEP_KERNEL || old->step.kernel.attribute_count == 0 ||
+        step->parameter_bytes != old->step.parameter_bytes)
+        return CUDA_SUCCESS;
+    uint8_t *grown = realloc(*block, (size_t)step_block_bytes(&old->step) + 1);
+    if (grown == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    uint32_t at = step_attributes_at(step);
+    step->kernel.attribute_count = old->step.kernel.attribute_count;
+    memcpy(grown + at, old->block + at, step->kernel.attribute_count * sizeof(struct launch_attribute));
+    *block = grown;
+    return CUDA_SUCCESS;
+}
+
+/* Replaces a step if it differs; takes the block over. */
+static CUresult change(struct graph_exec *exec, CUgraphNode node, const struct graph_step *given, uint8_t *block)
+{
+    struct graph_step copy = *given, *step = &copy;
     uint32_t place = 0;
     CUresult result = in_context(exec);
     if (result == CUDA_SUCCESS)
         result = find_step(exec, node, step->kind, &place);
-    if (result == CUDA_SUCCESS && step->parameter_bytes != exec->steps[place].step.parameter_bytes)
+    if (result == CUDA_SUCCESS)
+        result = keep_attributes(&exec->steps[place], step, &block);
+    if (result == CUDA_SUCCESS && step_block_bytes(step) != step_block_bytes(&exec->steps[place].step))
         result = CUDA_ERROR_NOT_SUPPORTED; /* a kernel with other parameters */
     if (result == CUDA_SUCCESS)
         result = graph_check(step);
     if (result != CUDA_SUCCESS) {
-        free(parameters);
+        free(block);
         return result;
     }
     struct exec_step *old = &exec->steps[place];
     if (memcmp(&old->step, step, sizeof *step) == 0 &&
-        (step->parameter_bytes == 0 || memcmp(old->parameters, parameters, step->parameter_bytes) == 0)) {
-        free(parameters);
+        (step_block_bytes(step) == 0 || memcmp(old->block, block, step_block_bytes(step)) == 0)) {
+        free(block);
         return CUDA_SUCCESS;
     }
-    free(old->parameters);
-    *old = (struct exec_step){*step, parameters};
+    free(old->block);
+    *old = (struct exec_step){*step, block};
     return graph_changed(exec, place);
 }
 
-static CUresult set(CUgraphExec handle, CUgraphNode node, const struct graph_step *step, uint8_t *parameters)
+static CUresult set(CUgraphExec handle, CUgraphNode node, const struct graph_step *step, uint8_t *block)
 {
-    struct graph_exec *exec = hold(handle);
+    /* A launch that waits for functions of the program has the steps of its own moment. */
+    CUresult result = front_is_quiet() ? CUDA_SUCCESS : host_wait_all(NULL);
+    struct graph_exec *exec = result == CUDA_SUCCESS ? hold(handle) : NULL;
     if (exec == NULL) {
-        free(parameters);
-        return CUDA_ERROR_INVALID_VALUE;
+        free(block);
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = change(exec, node, step, parameters);
+    result = change(exec, node, step, block);
     let_go(exec);
     return result;
 }
@@ -272,9 +305,9 @@ static CUresult set_kernel(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL
                            CUkernel kernel)
 {
     struct graph_step step;
-    uint8_t *parameters = NULL;
-    CUresult result = step_of_kernel(launch, kernel, &step, &parameters);
-    return result == CUDA_SUCCESS ? set(exec, node, &step, parameters) : result;
+    uint8_t *block = NULL;
+    CUresult result = step_of_kernel(launch, kernel, &step, &block);
+    return result == CUDA_SUCCESS ? set(exec, node, &step, block) : result;
 }
 
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *kernel)
@@ -305,6 +338,13 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, cons
     return result == CUDA_SUCCESS ? set(exec, node, &step, NULL) : result;
 }
 
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS_v1 *host)
+{
+    struct graph_step step;
+    CUresult result = step_of_host(host, &step);
+    return result == CUDA_SUCCESS ? set(exec, node, &step, NULL) : result;
+}
+
 CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
 {
     (void)stream;
@@ -316,6 +356,52 @@ CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
     return result;
 }
 
+CUresult graph_run_here(const struct graph_step *step, CUstream stream)
+{
+    if (step->kind == STEP_COPY_IN)
+        return cuMemcpyHtoDAsync_v2(step->copy.to, (const void *)(uintptr_t)step->copy.from, step->copy.bytes, stream);
+    if (step->kind == STEP_COPY_OUT)
+        return cuMemcpyDtoHAsync_v2((void *)(uintptr_t)step->copy.to, step->copy.from, step->copy.bytes, stream);
+    CUresult result = cuStreamSynchronize(stream);
+    if (result == CUDA_SUCCESS)
+        ((CUhostFn)(uintptr_t)step->host.function)((void *)(uintptr_t)step->host.data);
+    return result;
+}
+
+/* A graph with functions of the program runs on the thread that calls them, under the lock of that graph alone. */
+struct run_later {
+    struct host_task task; /* first */
+    struct graph_exec *exec;
+};
+
+static CUresult run_later(struct host_task *task, CUresult before)
+{
+    struct graph_exec *exec = ((struct run_later *)task)->exec;
+    pthread_mutex_lock(&exec->lock);
+    CUresult result = before == CUDA_SUCCESS ? graph_run(exec, task->stream) : CUDA_SUCCESS;
+    let_go(exec);
+    return result;
+}
+
+static CUresult launch_later(struct graph_exec *exec, CUstream stream)
+{
+    struct run_later *later = malloc(sizeof *later);
+    if (later == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *later = (struct run_later){.task = {.stream = stream, .run = run_later}, .exec = exec};
+    graphs_lock();
+    exec->users++;
+    graphs_unlock();
+    CUresult result = host_enqueue(&later->task);
+    if (result != CUDA_SUCCESS) {
+        free(later);
+        graphs_lock();
+        exec->users--; /* the caller is one, too: never the last */
+        graphs_unlock();
+    }
+    return result;
+}
+
 CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream)
 {
     struct graph_exec *exec = hold(handle);
@@ -323,7 +409,23 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = in_context(exec);
     if (result == CUDA_SUCCESS)
-        result = graph_run(exec, stream);
+        result = exec->calls_host ? launch_later(exec, stream) : graph_run(exec, stream);
+    let_go(exec);
+    return result;
+}
+
+CUresult graph_exec_each(CUgraphExec handle, CUresult (*add)(CUstream, const struct graph_step *, uint8_t *),
+                         CUstream stream)
+{
+    struct graph_exec *exec = hold(handle);
+    if (exec == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = in_context(exec);
+    for (uint32_t at = 0; at < exec->count && result == CUDA_SUCCESS; at++) {
+        const struct exec_step *one = &exec->steps[at];
+        uint8_t *block = one->block != NULL ? copy_block(&one->step, one->block) : NULL;
+        result = one->block != NULL && block == NULL ? CUDA_ERROR_OUT_OF_MEMORY : add(stream, &one->step, block);
+    }
     let_go(exec);
     return result;
 }
@@ -339,8 +441,6 @@ CUresult cuGraphExecDestroy(CUgraphExec handle)
     if (first)
         execs[slot_of(exec->id)] = NULL;
     graphs_unlock();
-    if (first)
-        graph_ended(exec);
-    let_go(exec);
+    let_go(exec); /* a launch that waits for functions of the program still uses it */
     return first ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

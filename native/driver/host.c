@@ -94,15 +94,3 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *pointer, unsign
 {
     return device == NULL || pointer == NULL || flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
 }
-
-/* Called by the caller's own thread once the work before it has ended: late work cannot pass it, which is what CUDA
- * promises. A caller that holds a lock which the function wants would wait for itself. */
-CUresult cuLaunchHostFunc(CUstream stream, CUhostFn call, void *data)
-{
-    if (call == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuStreamSynchronize(stream);
-    if (result == CUDA_SUCCESS)
-        call(data);
-    return result;
-}

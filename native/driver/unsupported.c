@@ -33,15 +33,6 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
     return value != NULL ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
-{
-    (void)stream;
-    if (status == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
 CUresult cuEventDestroy(CUevent event)
 {
     return cuEventDestroy_v2(event);

@@ -304,7 +304,17 @@ typedef struct {
 } CUlaunchConfig;
 
 typedef int CUlimit; /* which one: none is supported */
-typedef enum { CU_STREAM_CAPTURE_STATUS_NONE = 0 } CUstreamCaptureStatus;
+typedef enum {
+    CU_STREAM_CAPTURE_STATUS_NONE = 0,
+    CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+    CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
+} CUstreamCaptureStatus;
+typedef enum {
+    CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
+    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+} CUstreamCaptureMode;
+typedef struct CUgraphEdgeData_st CUgraphEdgeData; /* of edges that are not ordinary ones: none is supported */
 
 /* Libraries, pools and host functions. */
 typedef enum {
@@ -312,6 +322,7 @@ typedef enum {
     CU_LIBRARY_BINARY_IS_PRESERVED = 1,
 } CUlibraryOption;
 typedef void (*CUhostFn)(void *data);
+typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *data);
 typedef size_t (*CUoccupancyB2DSize)(int block_size);
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef enum {
@@ -347,6 +358,7 @@ typedef enum {
     CU_GRAPH_NODE_TYPE_KERNEL = 0,
     CU_GRAPH_NODE_TYPE_MEMCPY = 1,
     CU_GRAPH_NODE_TYPE_MEMSET = 2,
+    CU_GRAPH_NODE_TYPE_HOST = 3,
     CU_GRAPH_NODE_TYPE_EMPTY = 5,
 } CUgraphNodeType;
 enum { /* flags of cuGraphInstantiateWithFlags */
@@ -376,6 +388,10 @@ typedef struct {
     size_t width; /* in elements */
     size_t height;
 } CUDA_MEMSET_NODE_PARAMS;
+typedef struct {
+    CUhostFn fn;
+    void *userData;
+} CUDA_HOST_NODE_PARAMS_v1;
 typedef struct {
     size_t srcXInBytes, srcY, srcZ, srcLOD;
     CUmemorytype srcMemoryType;

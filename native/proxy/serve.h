@@ -2,6 +2,7 @@
 #ifndef GPUTAX_PROXY_SERVE_H
 #define GPUTAX_PROXY_SERVE_H
 
+#include "calls/launch_attribute.h"
 #include "calls/layout.h"
 #include "proxy/tenant.h"
 
@@ -10,6 +11,17 @@ struct function_facts {
     uint32_t count;
     uint32_t bytes;
     struct parameter parameters[];
+};
+
+/* A launch whose handles are the backend's already; the attributes are still as the tenant wrote them. */
+struct serve_launch {
+    CUfunction function;
+    const uint32_t *grid, *block;
+    uint32_t shared_bytes;
+    uint32_t attribute_count; /* at most LAUNCH_ATTRIBUTES_MOST */
+    CUstream stream;
+    void **parameters;
+    const uint8_t *attributes;
 };
 
 struct request {
@@ -58,6 +70,8 @@ uint64_t tenant_left(const struct tenant *tenant); /* of the memory quota */
 bool tenant_alive(const struct tenant *tenant);    /* false: nobody waits for the answer of what is being served */
 bool tenant_charge(struct tenant *tenant, uint64_t bytes);
 void tenant_discharge(struct tenant *tenant, uint64_t bytes);
+
+CUresult serve_launch(struct tenant *tenant, const struct serve_launch *launch);
 
 /* Waits for the launch quota; false if the tenant died meanwhile, or the proxy ends. */
 bool tenant_throttle(struct tenant *tenant);

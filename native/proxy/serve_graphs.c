@@ -88,6 +88,11 @@ static bool take_list(struct request *request, uint8_t *to, uint64_t bytes)
     return true;
 }
 
+static bool too_many_attributes(const struct graph_step *step)
+{
+    return step->kind == STEP_KERNEL && step->kernel.attribute_count > LAUNCH_ATTRIBUTES_MOST;
+}
+
 /* Finds each step, which must fill the list exactly, and checks it. */
 static CUresult read_list(struct tenant *tenant, struct graph_facts *facts)
 {
@@ -97,7 +102,8 @@ static CUresult read_list(struct tenant *tenant, struct graph_facts *facts)
         if (facts->list_bytes - at < sizeof step)
             return CUDA_ERROR_INVALID_VALUE;
         memcpy(&step, facts->list + at, sizeof step);
-        if (step.parameter_bytes > PARAMETER_INLINE_MOST || step_stride(&step) > facts->list_bytes - at)
+        if (step.parameter_bytes > PARAMETER_INLINE_MOST || too_many_attributes(&step) ||
+            step_stride(&step) > facts->list_bytes - at)
             return CUDA_ERROR_INVALID_VALUE;
         CUresult result = check(tenant, &step);
         if (result != CUDA_SUCCESS)
@@ -156,7 +162,7 @@ static CUresult change(struct request *request, uint64_t id, uint32_t place, uin
     memcpy(&step, request->variable, sizeof step);
     memcpy(&old, kept, sizeof old);
     if (step.kind != kind || old.kind != kind || step.parameter_bytes != old.parameter_bytes ||
-        step.parameter_bytes != bytes - sizeof step)
+        too_many_attributes(&step) || step_stride(&step) != step_stride(&old) || step_stride(&step) != bytes)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check(tenant, &step);
     if (result == CUDA_SUCCESS)
@@ -198,8 +204,15 @@ static CUresult run_kernel(struct request *request, const struct graph_step *ste
         return CUDA_ERROR_LAUNCH_FAILED;
     }
     const uint32_t *grid = step->kernel.grid, *block = step->kernel.block;
-    return calls->cuLaunchKernel(function->real, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                                 step->kernel.shared_bytes, stream, parameters, NULL);
+    const struct serve_launch launch = {.function = function->real,
+                                        .grid = grid,
+                                        .block = block,
+                                        .shared_bytes = step->kernel.shared_bytes,
+                                        .stream = stream,
+                                        .parameters = parameters,
+                                        .attributes = packed + step_attributes_at(step),
+                                        .attribute_count = step->kernel.attribute_count};
+    return serve_launch(tenant, &launch);
 }
 
 static CUresult run_fill(const struct backend_calls *calls, const struct graph_step *step, CUstream stream)
@@ -250,9 +263,11 @@ CUresult serve_cuGraphLaunch(struct request *request)
     void *stream;
     if (facts == NULL || !tenant_find(tenant, HANDLE_STREAM, in->stream, &stream))
         return CUDA_ERROR_INVALID_HANDLE;
+    if (in->first > facts->count || in->count > facts->count - in->first)
+        return CUDA_ERROR_INVALID_VALUE;
     CUresult result = CUDA_SUCCESS;
     uint64_t asked_ns = now_ns();
-    for (uint32_t at = 0; at < facts->count && result == CUDA_SUCCESS; at++) {
+    for (uint32_t at = in->first; at < in->first + in->count && result == CUDA_SUCCESS; at++) {
         if (!goes_on(tenant, &asked_ns)) {
             request->broken = true;
             return CUDA_ERROR_LAUNCH_FAILED;

@@ -266,6 +266,39 @@ bool tenant_throttle(struct tenant *tenant)
     return goes_on;
 }
 
+CUresult serve_launch(struct tenant *tenant, const struct serve_launch *launch)
+{
+    const struct backend_calls *calls = &tenant->backend->calls;
+    const uint32_t *grid = launch->grid, *block = launch->block;
+    if (launch->attribute_count == 0)
+        return calls->cuLaunchKernel(launch->function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                     launch->shared_bytes, launch->stream, launch->parameters, NULL);
+    CUlaunchAttribute attributes[LAUNCH_ATTRIBUTES_MOST];
+    if (calls->cuLaunchKernelEx == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    memset(attributes, 0, sizeof attributes);
+    for (uint32_t at = 0; at < launch->attribute_count; at++) {
+        struct launch_attribute one;
+        memcpy(&one, launch->attributes + at * sizeof one, sizeof one);
+        uint32_t words = launch_attribute_words(one.id);
+        if (words == 0)
+            return CUDA_ERROR_INVALID_VALUE; /* one that would be an address or a handle of the backend */
+        attributes[at].id = (CUlaunchAttributeID)one.id;
+        memcpy(attributes[at].value.bytes, one.value, words * sizeof *one.value);
+    }
+    const CUlaunchConfig config = {.gridDimX = grid[0],
+                                   .gridDimY = grid[1],
+                                   .gridDimZ = grid[2],
+                                   .blockDimX = block[0],
+                                   .blockDimY = block[1],
+                                   .blockDimZ = block[2],
+                                   .sharedMemBytes = launch->shared_bytes,
+                                   .hStream = launch->stream,
+                                   .attrs = attributes,
+                                   .numAttrs = launch->attribute_count};
+    return calls->cuLaunchKernelEx(&config, launch->function, launch->parameters, NULL);
+}
+
 CUresult serve_cuLaunchKernel(struct request *request)
 {
     const struct cuLaunchKernel_in *in = request->in;
@@ -278,12 +311,14 @@ CUresult serve_cuLaunchKernel(struct request *request)
         return CUDA_ERROR_INVALID_HANDLE;
     const struct function_facts *facts = handle->extra;
     bool bulk = facts->bytes > PARAMETER_INLINE_MOST;
-    if (in->parameter_bytes != facts->bytes || (bulk ? request->bulk_left : request->variable_bytes) != facts->bytes)
+    size_t inlined = bulk ? 0 : facts->bytes, attribute_bytes = in->attribute_count * sizeof(struct launch_attribute);
+    if (in->attribute_count > LAUNCH_ATTRIBUTES_MOST || in->parameter_bytes != facts->bytes ||
+        request->variable_bytes != attribute_bytes + inlined || (bulk && request->bulk_left != facts->bytes))
         return CUDA_ERROR_INVALID_VALUE;
     _Alignas(16) uint8_t packed[PARAMETER_BYTES_MOST];
     void *parameters[PARAMETERS_MOST];
     if (!bulk)
-        memcpy(packed, request->variable, facts->bytes);
+        memcpy(packed, request->variable + attribute_bytes, facts->bytes);
     else if (!take_bulk(request, packed, facts->bytes))
         return CUDA_ERROR_LAUNCH_FAILED;
     for (uint32_t at = 0; at < facts->count; at++)
@@ -292,6 +327,14 @@ CUresult serve_cuLaunchKernel(struct request *request)
         request->broken = true;
         return CUDA_ERROR_LAUNCH_FAILED;
     }
-    return tenant->backend->calls.cuLaunchKernel(handle->real, in->grid_x, in->grid_y, in->grid_z, in->block_x,
-                                                 in->block_y, in->block_z, in->shared_bytes, stream, parameters, NULL);
+    const uint32_t grid[] = {in->grid_x, in->grid_y, in->grid_z}, block[] = {in->block_x, in->block_y, in->block_z};
+    const struct serve_launch launch = {.function = handle->real,
+                                        .grid = grid,
+                                        .block = block,
+                                        .shared_bytes = in->shared_bytes,
+                                        .stream = stream,
+                                        .parameters = parameters,
+                                        .attributes = request->variable,
+                                        .attribute_count = in->attribute_count};
+    return serve_launch(tenant, &launch);
 }

@@ -43,8 +43,8 @@ void tenant_begin(struct tenant *tenant)
 
 bool tenant_find(struct tenant *tenant, enum handle_kind kind, uint64_t id, void **real)
 {
-    if ((kind == HANDLE_STREAM && id <= (uintptr_t)CU_STREAM_PER_THREAD) || (kind == HANDLE_CONTEXT && id == 0)) {
-        *real = (void *)(uintptr_t)id; /* CUDA's own streams; "the current context" */
+    if ((kind == HANDLE_STREAM && id <= (uintptr_t)CU_STREAM_LEGACY) || (kind == HANDLE_CONTEXT && id == 0)) {
+        *real = (void *)(uintptr_t)id; /* the default stream; "the current context" */
         return true;
     }
     const struct handle *handle = handles_find(&tenant->handles, kind, id);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CALLS_EXPORTED
 #include "cuda_calls.h"
 
 static _Atomic int failures, checks;

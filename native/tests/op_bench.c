@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#define CALLS_EXPORTED
 #include "cuda_calls.h"
 
 enum { SMALL = 4096, LARGE = 100000000, SAMPLES_MOST = 1 << 22, COPIES_MOST = 1000, LAUNCHES = 16 };

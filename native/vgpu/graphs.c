@@ -6,20 +6,22 @@
 #include "vgpu/vgpu.h"
 
 enum { VARIABLE_MOST = 7168 };
-_Static_assert(sizeof(struct graph_step) + PARAMETER_INLINE_MOST <= VARIABLE_MOST,
+_Static_assert(sizeof(struct graph_step) + PARAMETER_INLINE_MOST +
+                       LAUNCH_ATTRIBUTES_MOST * sizeof(struct launch_attribute) <=
+                   VARIABLE_MOST,
                "a changed step fits into a message");
 
 CUresult graph_check(const struct graph_step *step)
 {
     uint64_t bytes = 0;
-    if (step->kind == STEP_COPY)
-        return vgpu_owns(step->copy.to, step->copy.bytes) && vgpu_owns(step->copy.from, step->copy.bytes)
-                   ? CUDA_SUCCESS
-                   : CUDA_ERROR_INVALID_VALUE;
-    if (step->kind != STEP_FILL)
-        return CUDA_SUCCESS;
-    bool good = !__builtin_mul_overflow(step->fill.count, (uint64_t)step->fill.width, &bytes) &&
-                vgpu_owns(step->fill.to, bytes);
+    bool good = true, copies = step_type(step) == STEP_COPY;
+    if (copies && step->kind != STEP_COPY_OUT)
+        good = vgpu_owns(step->copy.to, step->copy.bytes);
+    if (copies && step->kind != STEP_COPY_IN)
+        good = good && vgpu_owns(step->copy.from, step->copy.bytes);
+    if (step->kind == STEP_FILL)
+        good = !__builtin_mul_overflow(step->fill.count, (uint64_t)step->fill.width, &bytes) &&
+               vgpu_owns(step->fill.to, bytes);
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -33,9 +35,10 @@ static uint8_t *list_of(const struct graph_exec *exec, uint64_t *bytes)
     uint8_t *end = list;
     for (uint32_t at = 0; at < exec->count && list != NULL; at++) {
         const struct exec_step *one = &exec->steps[at];
-        memcpy(end, &one->step, sizeof one->step);
-        if (one->step.parameter_bytes != 0)
-            memcpy(end + sizeof one->step, one->parameters, one->step.parameter_bytes);
+        const struct graph_step empty = {.kind = STEP_EMPTY};
+        memcpy(end, step_is_here(&one->step) ? &empty : &one->step, sizeof one->step);
+        if (one->block != NULL)
+            memcpy(end + sizeof one->step, one->block, step_block_bytes(&one->step));
         end += step_stride(&one->step);
     }
     return list;
@@ -79,11 +82,13 @@ _Static_assert(sizeof(struct cuGraphExecKernelNodeSetParams_v2_in) ==
 CUresult graph_changed(struct graph_exec *exec, uint32_t place)
 {
     const struct exec_step *one = &exec->steps[place];
-    uint8_t packed[sizeof one->step + PARAMETER_INLINE_MOST];
-    size_t bytes = sizeof one->step + one->step.parameter_bytes;
+    if (step_is_here(&one->step))
+        return CUDA_SUCCESS;
+    uint8_t packed[VARIABLE_MOST];
+    size_t bytes = step_stride(&one->step);
     memcpy(packed, &one->step, sizeof one->step);
-    if (one->step.parameter_bytes != 0)
-        memcpy(packed + sizeof one->step, one->parameters, one->step.parameter_bytes);
+    if (one->block != NULL)
+        memcpy(packed + sizeof one->step, one->block, step_block_bytes(&one->step));
     struct cuGraphExecKernelNodeSetParams_v2_in in = {
         .exec = exec->in_proxy, .place = place, .step_bytes = (uint32_t)bytes};
     struct question question = {.call = one->step.kind == STEP_KERNEL ? CALL_cuGraphExecKernelNodeSetParams_v2
@@ -97,14 +102,32 @@ CUresult graph_changed(struct graph_exec *exec, uint32_t place)
     return vgpu_ask(&question);
 }
 
-CUresult graph_run(struct graph_exec *exec, CUstream stream)
+/* Posts a part of the list. */
+static CUresult run_part(const struct graph_exec *exec, uint32_t first, uint32_t count, CUstream stream)
 {
-    struct cuGraphLaunch_in in = {.exec = exec->in_proxy, .stream = (uint64_t)(uintptr_t)stream};
+    struct cuGraphLaunch_in in = {
+        .exec = exec->in_proxy, .stream = (uint64_t)(uintptr_t)stream, .first = first, .count = count};
     struct question question = {.call = CALL_cuGraphLaunch,
                                 .flags = QUESTION_CONTEXT | QUESTION_POSTED | QUESTION_FLUSH,
                                 .in = &in,
                                 .in_bytes = sizeof in};
     return vgpu_ask(&question);
+}
+
+/* One message, or one for each part between the steps that need the program. */
+CUresult graph_run(struct graph_exec *exec, CUstream stream)
+{
+    CUresult result = exec->count == 0 ? run_part(exec, 0, 0, stream) : CUDA_SUCCESS;
+    for (uint32_t at = 0; at < exec->count && result == CUDA_SUCCESS; at++) {
+        uint32_t first = at;
+        while (at < exec->count && !step_is_here(&exec->steps[at].step))
+            at++;
+        if (at > first)
+            result = run_part(exec, first, at - first, stream);
+        if (at < exec->count && result == CUDA_SUCCESS)
+            result = graph_run_here(&exec->steps[at].step, stream);
+    }
+    return result;
 }
 
 /* Where its context has ended, the proxy has ended it too. */

@@ -1,6 +1,7 @@
 /* Launches: the parameters are packed by the function's layout and posted. */
 #include <string.h>
 
+#include "driver/launch.h"
 #include "driver/library.h"
 #include "vgpu/functions.h"
 #include "vgpu/vgpu.h"
@@ -11,6 +12,15 @@ bool function_layout_fits(struct function *function)
         return false;
     function->bytes = layout_bytes(function->parameters, function->count);
     return function->bytes != UINT32_MAX;
+}
+
+/* A cooperative launch is answered: a grid that is too large is its error, and no later call's. */
+static bool is_posted(const struct launch *launch)
+{
+    for (uint32_t at = 0; at < launch->attribute_count; at++)
+        if (launch->attributes[at].id == ATTRIBUTE_COOPERATIVE)
+            return false;
+    return true;
 }
 
 /* The parameters as one block of bytes, from either of CUDA's two ways to give them. */
@@ -43,63 +53,57 @@ static CUresult pack(const struct function *function, void **parameters, void **
     return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
-                        CUstream stream, void **parameters, void **extra)
+CUresult launch_run(const struct launch *launch)
 {
-    if (grid_x == 0 || grid_y == 0 || grid_z == 0 || block_x == 0 || block_y == 0 || block_z == 0 ||
-        (parameters != NULL && extra != NULL))
+    const uint32_t *grid = launch->grid, *block = launch->block;
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || block[0] == 0 || block[1] == 0 || block[2] == 0 ||
+        (launch->parameters != NULL && launch->extra != NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = function_of(handle, &handle);
+    CUfunction handle = NULL;
+    CUresult result = function_of(launch->function, &handle);
     if (result == CUDA_SUCCESS)
         result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
     const struct function *function = vgpu_function(handle);
-    uint8_t packed[PARAMETER_BYTES_MOST];
+    size_t attribute_bytes = launch->attribute_count * sizeof *launch->attributes;
+    uint8_t packed[LAUNCH_ATTRIBUTES_MOST * sizeof(struct launch_attribute) + PARAMETER_BYTES_MOST];
+    uint8_t *parameters = packed + attribute_bytes; /* both travel behind one another */
     if (function != NULL) {
-        memset(packed, 0, function->bytes);
-        result = pack(function, parameters, extra, packed);
+        memcpy(packed, launch->attributes, attribute_bytes);
+        memset(parameters, 0, function->bytes);
+        result = pack(function, launch->parameters, launch->extra, parameters);
     } else {
         result = vgpu_current() == 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
     }
     if (result == CUDA_SUCCESS) {
         struct cuLaunchKernel_in in = {.function = function->id,
-                                       .grid_x = grid_x,
-                                       .grid_y = grid_y,
-                                       .grid_z = grid_z,
-                                       .block_x = block_x,
-                                       .block_y = block_y,
-                                       .block_z = block_z,
-                                       .shared_bytes = shared_bytes,
-                                       .stream = (uint64_t)(uintptr_t)stream,
+                                       .grid_x = grid[0],
+                                       .grid_y = grid[1],
+                                       .grid_z = grid[2],
+                                       .block_x = block[0],
+                                       .block_y = block[1],
+                                       .block_z = block[2],
+                                       .shared_bytes = launch->shared_bytes,
+                                       .stream = (uint64_t)(uintptr_t)launch->stream,
+                                       .attribute_count = launch->attribute_count,
                                        .parameter_bytes = function->bytes};
-        bool bulk = function->bytes > PARAMETER_INLINE_MOST;
+        bool bulk = function->bytes > PARAMETER_INLINE_MOST, posted = is_posted(launch);
         struct question question = {.call = CALL_cuLaunchKernel,
-                                    .flags = QUESTION_CONTEXT | QUESTION_POSTED | QUESTION_FLUSH,
+                                    .flags = QUESTION_CONTEXT | (posted ? QUESTION_POSTED | QUESTION_FLUSH : 0),
                                     .in = &in,
                                     .in_bytes = sizeof in,
                                     .variable = packed,
-                                    .variable_bytes = bulk ? 0 : function->bytes,
+                                    .variable_bytes = attribute_bytes + (bulk ? 0 : function->bytes),
                                     .bulk_bytes = bulk ? function->bytes : 0};
-        result = vgpu_ask_inside(&question);
+        result = vgpu_send(&question);
         if (result == CUDA_SUCCESS && bulk)
-            result = vgpu_bulk_out(packed, function->bytes);
+            result = vgpu_bulk_out(parameters, function->bytes);
+        if (result == CUDA_SUCCESS && !posted)
+            result = vgpu_receive(&question);
     }
     vgpu_leave();
     return result;
-}
-
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
-{
-    if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned int at = 0; at < config->numAttrs; at++)
-        if (config->attrs[at].id != CU_LAUNCH_ATTRIBUTE_IGNORE)
-            return CUDA_ERROR_NOT_SUPPORTED;
-    return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
-                          config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, parameters,
-                          extra);
 }
 
 CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, size_t *bytes)

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/pools.h"
 #include "vgpu/vgpu.h"
 
 struct ranges vgpu_memory;
@@ -46,6 +47,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
                                 .flags = QUESTION_CONTEXT | QUESTION_POSTED | QUESTION_FLUSH,
                                 .in = &in,
                                 .in_bytes = sizeof in};
+    pools_forget(pointer);
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;

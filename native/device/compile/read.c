@@ -243,7 +243,7 @@ static bool specials_known(const struct ptx_code *code)
     for (int i = SPECIAL_LANEID; i < SPECIAL_PER_LAUNCH; i++)
         if (code->specials[i])
             return false;
-    return true;
+    return !code->specials[SPECIAL_ENVREG1] && !code->specials[SPECIAL_ENVREG2];
 }
 
 bool plan_read(struct plan *plan)
@@ -254,7 +254,7 @@ bool plan_read(struct plan *plan)
         return false;
     }
     if (!specials_known(code)) {
-        plan->refusal = "it asks for its place in a warp";
+        plan->refusal = "it asks for its place in a warp or for all blocks";
         return false;
     }
     plan->item_count = code->insn_count;

@@ -62,6 +62,8 @@ enum special {
     SPECIAL_NSMID,
     SPECIAL_DYNAMIC_SMEM_SIZE,
     SPECIAL_TOTAL_SMEM_SIZE,
+    SPECIAL_ENVREG1,
+    SPECIAL_ENVREG2,
     SPECIAL_CTAID_X,
     SPECIAL_CTAID_Y,
     SPECIAL_CTAID_Z,
@@ -108,6 +110,7 @@ struct warp {
     uint32_t event;
     uint32_t born, exited; /* lanes */
     uint32_t index;
+    uint32_t place; /* among the warps of all blocks that live at once: where its local memory lies */
     uint32_t fragment_count;
     bool forced; /* run the next warp-wide instruction without those who never come */
     struct run *run;
@@ -131,9 +134,11 @@ struct run {
     const char *parameters;
     uint64_t shared_bytes, local_bytes, parameter_bytes;
     uint64_t deadline_ns;
-    uint32_t fuel;  /* backward branches until the end of the warp's turn */
-    uint32_t watch; /* instructions until the next look at the clock */
-    uint32_t live;  /* threads of the block that have not ended */
+    uint64_t workspace; /* of a cooperative launch */
+    uint32_t turn;      /* backward branches of a warp's turn */
+    uint32_t fuel;      /* what is left of it */
+    uint32_t watch;     /* instructions until the next look at the clock */
+    uint32_t live;      /* threads of the block that have not ended */
     CUresult fault;
     struct ptx_output *output;
     struct barrier barriers[BARRIERS];

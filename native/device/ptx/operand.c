@@ -106,6 +106,8 @@ static const struct special_name SPECIALS[] = {
     {"%dynamic_smem_size", SPECIAL_DYNAMIC_SMEM_SIZE},
     {"%total_smem_size", SPECIAL_TOTAL_SMEM_SIZE},
     {"%aggr_smem_size", SPECIAL_TOTAL_SMEM_SIZE},
+    {"%envreg1", SPECIAL_ENVREG1}, /* the address of a cooperative launch's workspace, 0 in others */
+    {"%envreg2", SPECIAL_ENVREG2},
     {"%clusterid.x", SPECIAL_CTAID_X}, /* every block is a cluster of its own */
     {"%clusterid.y", SPECIAL_CTAID_Y},
     {"%clusterid.z", SPECIAL_CTAID_Z},
@@ -121,7 +123,6 @@ struct fixed_name {
 static const struct fixed_name FIXED[] = {
     {"%cluster_ctaid.x", 0},  {"%cluster_ctaid.y", 0},  {"%cluster_ctaid.z", 0},  {"%cluster_ctarank", 0},
     {"%cluster_nctaid.x", 1}, {"%cluster_nctaid.y", 1}, {"%cluster_nctaid.z", 1}, {"%cluster_nctarank", 1},
-    {"%envreg1", 0},          {"%envreg2", 0}, /* where a cooperative launch would have its workspace */
 };
 
 /* Clocks are read where they stand, into a register of their own. 0: not a clock. */

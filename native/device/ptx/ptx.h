@@ -48,6 +48,7 @@ struct ptx_memory {
 struct ptx_launch {
     uint32_t grid[3], block[3];
     uint32_t dynamic_shared_bytes;
+    bool is_cooperative;    /* all blocks run at once and may wait for one another */
     const void *parameters; /* parameter_bytes long */
     const struct ptx_memory *memory;
     uint64_t timeout_ns;
@@ -61,6 +62,7 @@ struct ptx_bounds {
     void *who;
 };
 
+enum { PTX_COOPERATIVE_BLOCKS = 16 }; /* that may run at once */
 enum { PTX_CAPABILITY = 90, PTX_VERSION_MAJOR = 9 };
 enum { PTX_PARAMETER_BYTES = 32764, PTX_PARAMETER_BYTES_BEFORE_8_1 = 4096 }; /* of one kernel */
 

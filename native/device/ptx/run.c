@@ -10,7 +10,7 @@
 #include "device/compile/compile.h"
 #include "device/ptx/scratch.h"
 
-enum { FUEL = 4096 };  /* backward branches of a warp's turn */
+enum { FUEL = 4096, FUEL_TOGETHER = 64 }; /* backward branches of a warp's turn; where blocks wait for one another */
 enum { WATCH = 4096 }; /* instructions between looks at the clock: code without branches takes time, too */
 
 void run_fault(struct warp *w, CUresult fault)
@@ -87,7 +87,7 @@ static bool pick(struct warp *w, bool other)
 static void count_backward(struct warp *w, uint32_t target)
 {
     if (target < w->pc && --w->run->fuel == 0) {
-        w->run->fuel = FUEL;
+        w->run->fuel = w->run->turn;
         w->event |= EVENT_YIELD;
     }
 }
@@ -202,11 +202,12 @@ static bool run_warp(struct warp *w)
     }
 }
 
-static void begin_warp(struct run *run, struct warp *w, uint32_t index, uint32_t threads)
+static void begin_warp(struct run *run, struct warp *w, uint32_t index, uint32_t place, uint32_t threads)
 {
     uint32_t left = threads - index * LANES;
     w->run = run;
     w->index = index;
+    w->place = place;
     w->born = w->active = left >= LANES ? ALL_LANES : (1u << left) - 1;
     w->exited = w->event = w->fragment_count = w->pc = 0;
     w->stop = UINT32_MAX;
@@ -214,44 +215,137 @@ static void begin_warp(struct run *run, struct warp *w, uint32_t index, uint32_t
     w->file = NULL;
 }
 
-/* Runs the block's warps in turn until all have ended. */
-static void run_block(struct run *run, struct ptx_scratch *scratch, uint32_t threads, const uint32_t *block)
+/* A block that runs: its warps, and what the run holds for the block that has its turn. */
+struct block {
+    struct warp *warps;
+    uint32_t warp_count, ended;
+    uint32_t at[3];
+};
+
+static void begin_block(struct run *run, struct block *block, uint32_t threads, uint32_t place)
 {
-    uint32_t warps = (threads + LANES - 1) / LANES, ended = 0;
     run->live = threads;
     memset(run->barriers, 0, sizeof run->barriers);
-    for (uint32_t i = 0; i < warps; i++)
-        begin_warp(run, &scratch->warps[i], i, threads);
-    while (ended < warps) {
-        bool moved = false;
-        for (uint32_t i = 0; i < warps && run->fault == CUDA_SUCCESS; i++) {
-            struct warp *w = &scratch->warps[i];
-            if (w->exited == w->born)
-                continue;
-            if (!w->file && !scratch_take(scratch, run, w, block)) {
-                run->fault = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-                break;
-            }
-            if (!w->active && !furthest_behind(w, FRAGMENT_READY) && !furthest_behind(w, FRAGMENT_GATHERS))
-                continue;
-            moved = true;
-            run_warp(w);
-            if (w->exited == w->born) {
-                ended++;
-                scratch_give(scratch, w);
-            }
+    block->ended = 0;
+    for (uint32_t i = 0; i < block->warp_count; i++)
+        begin_warp(run, &block->warps[i], i, place + i, threads);
+}
+
+/* Each warp of the block has one turn. False: none could go on. */
+static bool turn_block(struct run *run, struct ptx_scratch *scratch, struct block *block)
+{
+    bool moved = false;
+    for (uint32_t i = 0; i < block->warp_count && run->fault == CUDA_SUCCESS; i++) {
+        struct warp *w = &block->warps[i];
+        if (w->exited == w->born)
+            continue;
+        if (!w->file && !scratch_take(scratch, run, w, block->at)) {
+            run->fault = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+            break;
         }
-        if (run->fault == CUDA_SUCCESS)
-            moved = barrier_release(run, scratch->warps, warps) || moved;
+        if (!w->active && !furthest_behind(w, FRAGMENT_READY) && !furthest_behind(w, FRAGMENT_GATHERS))
+            continue;
+        moved = true;
+        run_warp(w);
+        if (w->exited == w->born) {
+            block->ended++;
+            scratch_give(scratch, w);
+        }
+    }
+    if (run->fault == CUDA_SUCCESS)
+        moved = barrier_release(run, block->warps, block->warp_count) || moved;
+    return moved;
+}
+
+static void give_back(struct ptx_scratch *scratch, struct block *block)
+{
+    for (uint32_t i = 0; i < block->warp_count; i++)
+        if (block->warps[i].file)
+            scratch_give(scratch, &block->warps[i]);
+}
+
+/* Runs the block's warps in turn until all have ended. */
+static void run_block(struct run *run, struct ptx_scratch *scratch, uint32_t threads, const uint32_t *at)
+{
+    struct block block = {.warps = scratch->warps, .warp_count = (threads + LANES - 1) / LANES};
+    memcpy(block.at, at, sizeof block.at);
+    begin_block(run, &block, threads, 0);
+    while (block.ended < block.warp_count) {
+        bool moved = turn_block(run, scratch, &block);
         if (!moved && run->fault == CUDA_SUCCESS)
             run->fault = CUDA_ERROR_LAUNCH_TIMEOUT; /* threads wait for one another at barriers, without end */
         if (run->fault != CUDA_SUCCESS) {
-            for (uint32_t i = 0; i < warps; i++)
-                if (scratch->warps[i].file)
-                    scratch_give(scratch, &scratch->warps[i]);
+            give_back(scratch, &block);
             return;
         }
     }
+}
+
+/* What the run holds for a block while another one has its turn. */
+struct parked {
+    struct block block;
+    uint32_t live;
+    struct barrier barriers[BARRIERS];
+};
+
+static void turn_all(struct run *run, struct ptx_scratch *scratch, struct parked *all, uint32_t count)
+{
+    char *shared = run->shared;
+    uint32_t ended = 0;
+    bool moved = true;
+    while (ended < count && run->fault == CUDA_SUCCESS) {
+        if (!moved)
+            run->fault = CUDA_ERROR_LAUNCH_TIMEOUT;
+        moved = false;
+        for (uint32_t i = 0; i < count && run->fault == CUDA_SUCCESS; i++) {
+            struct parked *one = &all[i];
+            if (one->block.ended == one->block.warp_count)
+                continue;
+            run->shared = shared + i * scratch_shared_stride(run);
+            run->live = one->live;
+            memcpy(run->barriers, one->barriers, sizeof run->barriers);
+            moved = turn_block(run, scratch, &one->block) || moved;
+            memcpy(one->barriers, run->barriers, sizeof run->barriers);
+            one->live = run->live;
+            ended += one->block.ended == one->block.warp_count;
+        }
+        if (now_ns() > run->deadline_ns && run->fault == CUDA_SUCCESS)
+            run->fault = CUDA_ERROR_LAUNCH_TIMEOUT;
+    }
+    for (uint32_t i = 0; i < count && run->fault != CUDA_SUCCESS; i++)
+        give_back(scratch, &all[i].block);
+}
+
+/* A cooperative launch: every block has its turns until all have ended. The caller has bounded their number. The workspace
+ * is as NVIDIA's cooperative groups read it: its size, then the counter of the grid's barrier. */
+static CUresult interpret_together(struct run *run, struct ptx_scratch *scratch, uint32_t threads)
+{
+    const uint32_t *grid = run->launch->grid;
+    uint32_t count = grid[0] * grid[1] * grid[2], warps = (threads + LANES - 1) / LANES;
+    const struct ptx_memory *memory = run->launch->memory;
+    const uint32_t workspace_bytes = 8;
+    struct parked *all = calloc(count, sizeof *all);
+    run->workspace = memory->place(memory->who, workspace_bytes);
+    if (!all || !run->workspace || !scratch_prepare(scratch, run, warps * count, count)) {
+        run->fault = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    } else {
+        memcpy((void *)(uintptr_t)run->workspace, &workspace_bytes, sizeof workspace_bytes);
+        run->turn = run->fuel = FUEL_TOGETHER;
+        for (uint32_t i = 0; i < count; i++) {
+            struct block *block = &all[i].block;
+            *block = (struct block){.warps = scratch->warps + (size_t)i * warps, .warp_count = warps};
+            block->at[0] = i % grid[0];
+            block->at[1] = i / grid[0] % grid[1];
+            block->at[2] = i / grid[0] / grid[1];
+            begin_block(run, block, threads, i * warps);
+            all[i].live = threads;
+        }
+        turn_all(run, scratch, all, count);
+    }
+    if (run->workspace)
+        memory->give_back(memory->who, run->workspace);
+    free(all);
+    return run->fault;
 }
 
 static CUresult interpret(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct ptx_scratch *scratch)
@@ -266,12 +360,15 @@ static CUresult interpret(const struct ptx_kernel *kernel, const struct ptx_laun
         .shared_bytes = kernel->shared_bytes + (uint64_t)launch->dynamic_shared_bytes,
         .local_bytes = kernel->local_bytes,
         .deadline_ns = now_ns() + launch->timeout_ns,
+        .turn = FUEL,
         .fuel = FUEL,
         .watch = WATCH,
         .fault = CUDA_SUCCESS,
         .output = &scratch->output,
     };
-    if (!scratch_prepare(scratch, &run, (threads + LANES - 1) / LANES))
+    if (launch->is_cooperative)
+        return interpret_together(&run, scratch, threads);
+    if (!scratch_prepare(scratch, &run, (threads + LANES - 1) / LANES, 1))
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     uint32_t at[3];
     uint64_t blocks = 0;
@@ -290,7 +387,7 @@ static CUresult interpret(const struct ptx_kernel *kernel, const struct ptx_laun
 CUresult ptx_run(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct ptx_scratch *scratch)
 {
     CUresult result;
-    if (compile_run(kernel, launch, &result))
+    if (!launch->is_cooperative && compile_run(kernel, launch, &result)) /* compiled blocks have no turns */
         return result;
     uint64_t began = now_ns();
     result = interpret(kernel, launch, scratch);

@@ -50,7 +50,7 @@ static bool at_least(char **buffer, size_t *have, size_t wanted)
     return *buffer != NULL;
 }
 
-bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warps)
+bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warps, uint32_t blocks)
 {
     const struct ptx_code *code = run->code;
     if (scratch->warp_count < warps) {
@@ -70,7 +70,7 @@ bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warp
     /* Memory may have been freed or given to another context since the last launch. */
     if (code->cache_count)
         memset(scratch->caches, 0, code->cache_count * sizeof *scratch->caches);
-    if (!at_least(&scratch->shared, &scratch->shared_bytes, run->shared_bytes) ||
+    if (!at_least(&scratch->shared, &scratch->shared_bytes, scratch_shared_stride(run) * blocks) ||
         !at_least(&scratch->local, &scratch->local_bytes, run->local_bytes * LANES * warps))
         return false;
     if (scratch->file_bytes < code->register_bytes) {
@@ -167,6 +167,8 @@ static void fill_launch(const struct run *run, char *registers)
     broadcast(registers, at[SPECIAL_NSMID], 1);
     broadcast(registers, at[SPECIAL_DYNAMIC_SMEM_SIZE], launch->dynamic_shared_bytes);
     broadcast(registers, at[SPECIAL_TOTAL_SMEM_SIZE], (uint32_t)run->shared_bytes);
+    broadcast(registers, at[SPECIAL_ENVREG1], (uint32_t)run->workspace);
+    broadcast(registers, at[SPECIAL_ENVREG2], (uint32_t)(run->workspace >> 32));
 }
 
 /* Gives the warp a register file in which all that it may read without writing is in place. */
@@ -196,7 +198,7 @@ bool scratch_take(struct ptx_scratch *scratch, struct run *run, struct warp *w, 
     file->warp = w->index;
     w->file = file;
     w->registers = file->registers;
-    w->local = scratch->local ? scratch->local + (size_t)w->index * LANES * run->local_bytes : NULL;
+    w->local = scratch->local ? scratch->local + (size_t)w->place * LANES * run->local_bytes : NULL;
     return true;
 }
 

@@ -34,7 +34,13 @@ struct ptx_scratch {
     struct ptx_output output;
 };
 
-bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warps);
+/* Bytes between the shared memory of two blocks that live at once. */
+static inline uint64_t scratch_shared_stride(const struct run *run)
+{
+    return (run->shared_bytes + 127) & ~UINT64_C(127);
+}
+/* For so many warps of all blocks that live at once, and so many of these. */
+bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warps, uint32_t blocks);
 bool scratch_take(struct ptx_scratch *scratch, struct run *run, struct warp *w, const uint32_t *block);
 void scratch_give(struct ptx_scratch *scratch, struct warp *w);
 bool barrier_release(struct run *run, struct warp *warps, uint32_t count);

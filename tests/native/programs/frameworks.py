@@ -148,18 +148,52 @@ def memory_in_the_order_of_a_stream_and_pools() -> Any:
     ok(cu.cuMemPoolTrimTo(own, 0))
     ok(cu.cuMemPoolDestroy(own))
     ok(cu.cuMemFreeAsync(from_pool, stream))
-    properties.maxSize = 1 << 20
-    used = cu.CUmemPool_attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT
     found += [
         error(cu.cuMemAllocFromPoolAsync(4096, own, stream)),
         error(cu.cuMemPoolDestroy(own)),
         error(cu.cuMemPoolDestroy(pool)),
-        error(cu.cuMemPoolCreate(properties)),
-        error(cu.cuMemPoolGetAttribute(pool, used)),
         error(cu.cuMemFreeAsync(from_pool, stream)),
         error(cu.cuMemAllocAsync(1 << 60, stream)),
     ]
-    assert found[1:] == [BAD_VALUE] * 3 + [UNSUPPORTED] * 2 + [BAD_VALUE, "CUDA_ERROR_OUT_OF_MEMORY"], found
+    assert found[1:] == [BAD_VALUE] * 4 + ["CUDA_ERROR_OUT_OF_MEMORY"], found
+    return found
+
+
+def a_pool_counts_what_is_used_and_keeps_its_limit() -> Any:
+    stream, names = ok(cu.cuStreamCreate(1)), cu.CUmemPool_attribute
+    properties = cu.CUmemPoolProps()
+    properties.allocType = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    properties.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    properties.maxSize = 3 << 20
+    pool = ok(cu.cuMemPoolCreate(properties))
+    default = ok(cu.cuDeviceGetMemPool(0))
+    ok(cu.cuDeviceSetMemPool(0, pool))  # what cuMemAllocAsync takes from here on
+    found: list[Any] = []
+
+    def counts() -> list[int]:
+        asked = [names(number) for number in (5, 6, 7, 8)]  # reserved, its most, used, its most
+        return [int(ok(cu.cuMemPoolGetAttribute(pool, name))) >> 20 for name in asked]
+
+    first, second = (ok(cu.cuMemAllocAsync(1 << 20, stream)) for _ in range(2))
+    found.append([counts(), error(cu.cuMemAllocAsync(2 << 20, stream))])
+    ok(cu.cuMemFreeAsync(first, stream))
+    ok(cu.cuMemFree(second))  # the other way to free it
+    found.append(counts())
+    ok(cu.cuMemPoolSetAttribute(pool, names.CU_MEMPOOL_ATTR_USED_MEM_HIGH, cu.cuuint64_t(0)))
+    found.append(counts())
+    location = cu.CUmemLocation()
+    location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    found.append(int(ok(cu.cuMemPoolGetAccess(pool, location))))
+    found.append(error(cu.cuMemPoolSetAttribute(pool, names.CU_MEMPOOL_ATTR_USED_MEM_HIGH, cu.cuuint64_t(5))))
+    context = ok(cu.cuCtxCreate(None, 0, 0))
+    ok(cu.cuMemAllocAsync(1 << 20, 0))
+    found.append(counts())
+    ok(cu.cuCtxDestroy(context))  # takes its memory along
+    found.append(counts())
+    ok(cu.cuDeviceSetMemPool(0, default))
+    ok(cu.cuMemPoolDestroy(pool))
+    expected = [[[2] * 4, "CUDA_ERROR_OUT_OF_MEMORY"], [0, 2, 0, 2], [0] * 4, 3, BAD_VALUE, [1] * 4, [0, 1, 0, 1]]
+    assert found == expected, found
     return found
 
 
@@ -177,12 +211,12 @@ def occupancy_and_attributes_follow_what_is_set() -> Any:
     ok(cu.cuFuncSetAttribute(kernel, limit, 128 << 10))
     found += [facts(), error(cu.cuFuncSetAttribute(kernel, limit, 1 << 30)), facts()]
     assert found[0][1] == 0
-    assert found[2] == [128 << 10, 1]
+    assert found[2] == [128 << 10, 2]
     found.append([int(v) for v in ok(cu.cuOccupancyMaxPotentialBlockSize(kernel, None, 0, 0))])
     found.append([int(v) for v in ok(cu.cuOccupancyMaxPotentialBlockSize(kernel, None, 0, 100))])
     found.append(error(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(kernel, 0, 0)))
     found.append(error(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(12345, 32, 0)))
-    assert found[-4:] == [[1, 1024], [1, 100], BAD_VALUE, BAD_HANDLE], found
+    assert found[-4:] == [[2, 1024], [16, 100], BAD_VALUE, BAD_HANDLE], found
     return found
 
 
@@ -222,6 +256,7 @@ CASES: list[Callable[[], Any]] = [
     a_library_is_a_module_in_every_context_that_uses_it,
     a_library_may_be_loaded_before_there_is_a_context,
     memory_in_the_order_of_a_stream_and_pools,
+    a_pool_counts_what_is_used_and_keeps_its_limit,
     occupancy_and_attributes_follow_what_is_set,
     a_host_function_is_called_after_the_work_before_it,
     what_cannot_be_done_is_said,

@@ -172,6 +172,7 @@ def mistakes_are_named() -> Any:
     host = np.zeros(16, np.uint8)
     from_host = copy(a, 0, 16)
     from_host.srcMemoryType, from_host.srcHost = cu.CUmemorytype.CU_MEMORYTYPE_HOST, host.ctypes.data
+    from_host.dstMemoryType, from_host.dstHost = cu.CUmemorytype.CU_MEMORYTYPE_HOST, host.ctypes.data
     none = kernel(add, (a, b, out, COUNT), (None, None, None, INT), blocks=0)
     unknown = kernel(12345, (), ())
     exec_ = ok(cu.cuGraphInstantiate(graph, 0))
@@ -182,7 +183,7 @@ def mistakes_are_named() -> Any:
         "a node twice": error(cu.cuGraphAddEmptyNode(graph, [node, node], 2)),
         "no graph": error(cu.cuGraphAddEmptyNode(1234567, None, 0)),
         "flags": error(cu.cuGraphCreate(1)),
-        "host memory": error(cu.cuGraphAddMemcpyNode(graph, None, 0, from_host, context)),
+        "host to host": error(cu.cuGraphAddMemcpyNode(graph, None, 0, from_host, context)),
         "rows apart": error(cu.cuGraphAddMemcpyNode(graph, None, 0, apart, context)),
         "three bytes": error(cu.cuGraphAddMemsetNode(graph, None, 0, fill(a, 0, 3, 4), context)),
         "an empty grid": error(cu.cuGraphAddKernelNode(graph, None, 0, none)),
@@ -203,7 +204,7 @@ def mistakes_are_named() -> Any:
     found["a second end of the graph"] = error(cu.cuGraphDestroy(graph))
     found["a node of an ended graph"] = error(cu.cuGraphNodeGetType(node))
     expected = dict.fromkeys(found, BAD_VALUE)
-    expected |= {"host memory": UNSUPPORTED, "rows apart": UNSUPPORTED, "device launch": UNSUPPORTED}
+    expected |= {"host to host": UNSUPPORTED, "rows apart": UNSUPPORTED, "device launch": UNSUPPORTED}
     expected |= {"no kernel": BAD_HANDLE}
     assert found == expected, found
     return found

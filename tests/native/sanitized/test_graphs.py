@@ -25,9 +25,14 @@ def step(kind: int, *words: int, parameters: bytes = b"", claimed: int | None = 
     return body + parameters + b"\0" * (-len(parameters) % 8)
 
 
-def kernel(function: int, parameters: bytes, **more: int) -> bytes:
-    ones = 1 | 1 << 32
-    return step(KERNEL, function, ones, ones, ones, 0, parameters=parameters, **more)
+def kernel(function: int, parameters: bytes, attributes: bytes = b"", count: int | None = None, **more: int) -> bytes:
+    ones, number = 1 | 1 << 32, len(attributes) // 16 if count is None else count
+    body = step(KERNEL, function, ones, ones, ones, number << 32, parameters=parameters, **more)
+    return body + attributes
+
+
+def attribute(number: int, *values: int) -> bytes:
+    return struct.pack("<4I", number, *values, *[0] * (3 - len(values)))
 
 
 class Tenant:
@@ -54,8 +59,8 @@ class Tenant:
         status, body = self.wire.ask(self.calls["cuGraphInstantiateWithFlags"], self.context, size, count, bulk=steps)
         return status, struct.unpack("<Q", body)[0] if status == 0 else 0
 
-    def launch(self, graph: int, stream: int = 0) -> int:
-        return self.ask("cuGraphLaunch", self.context, graph, stream)
+    def launch(self, graph: int, stream: int = 0, first: int = 0, count: int = 2) -> int:
+        return self.ask("cuGraphLaunch", self.context, graph, stream, first | count << 32)
 
     def change(self, name: str, graph: int, place: int, body: bytes, claimed: int | None = None) -> int:
         size = len(body) if claimed is None else claimed
@@ -73,10 +78,10 @@ def proxy(sanitized: Any) -> Iterator[Any]:
     assert not any(word in said for word in ("Sanitizer", "runtime error")), said
 
 
-@pytest.mark.parametrize("program", [PROGRAMS / "graphs.py", PROGRAMS / "frameworks.py"], ids=["graphs", "frameworks"])
-def test_nothing_is_reported_for_either_suite(sanitized: Any, proxy: Any, program: Path) -> None:
-    direct = sanitized.run(program, sanitized.direct())
-    assert sanitized.run(program, proxy.environment()) == direct
+@pytest.mark.parametrize("program", ["graphs", "frameworks", "capture", "cooperative"])
+def test_nothing_is_reported_for_any_suite(sanitized: Any, proxy: Any, program: str) -> None:
+    direct = sanitized.run(PROGRAMS / f"{program}.py", sanitized.direct())
+    assert sanitized.run(PROGRAMS / f"{program}.py", proxy.environment()) == direct
 
 
 def test_every_field_of_a_list_is_checked(sanitized: Any, proxy: Any) -> None:
@@ -91,6 +96,9 @@ def test_every_field_of_a_list_is_checked(sanitized: Any, proxy: Any) -> None:
         "more parameters": (kernel(tenant.kernel, tenant.values + b"1234"), BAD_HANDLE),
         "parameters that are not there": (kernel(tenant.kernel, b"", claimed=28), BAD_VALUE),
         "absurd parameters": (kernel(tenant.kernel, b"", claimed=0xFFFFFFFF), BAD_VALUE),
+        "attributes that are not there": (kernel(tenant.kernel, tenant.values, count=1), BAD_VALUE),
+        "nine attributes": (kernel(tenant.kernel, tenant.values, attribute(8, 1) * 9), BAD_VALUE),
+        "absurd attributes": (kernel(tenant.kernel, tenant.values, count=0xFFFFFFFF), BAD_VALUE),
         "another tenant's memory": (step(COPY, own, other.memory, 16), BAD_VALUE),
         "into another tenant's memory": (step(COPY, other.memory, own, 16), BAD_VALUE),
         "behind the end": (step(COPY, own, own + size - 8, 16), BAD_VALUE),
@@ -115,6 +123,12 @@ def test_every_field_of_a_list_is_checked(sanitized: Any, proxy: Any) -> None:
     assert tenant.instantiate(step(EMPTY) * 60000, 60000)[0] == 0
     status, graph = tenant.instantiate(good + step(EMPTY), 2)
     assert (status, tenant.launch(graph)) == (0, 0)
+    for first, count in ((0, 3), (1, 2), (2, 1), (3, 0), (0xFFFFFFFF, 2), (1, 0xFFFFFFFF)):  # parts that are not there
+        assert tenant.launch(graph, first=first, count=count) == BAD_VALUE, (first, count)
+    assert tenant.launch(graph, first=2, count=0) == 0
+    for number in (1, 7, 12, 13, 999, 0xFFFFFFFF):  # an address, an event, nothing known: not handed to the backend
+        status, given = tenant.instantiate(kernel(tenant.kernel, tenant.values, attribute(number, 1, 1, 1)), 1)
+        assert (status, tenant.launch(given, count=1)) == (0, BAD_VALUE), number
     for stranger in (*FAR, graph ^ 1, graph + (1 << 32), tenant.kernel, tenant.context):
         assert tenant.launch(stranger) == BAD_HANDLE
         assert tenant.ask("cuGraphExecDestroy", stranger) == BAD_HANDLE
@@ -132,7 +146,7 @@ def test_every_field_of_an_update_is_checked_and_a_refused_one_changes_nothing(s
     assert status == 0
     set_kernel, set_fill = "cuGraphExecKernelNodeSetParams_v2", "cuGraphExecMemsetNodeSetParams"
     set_copy = "cuGraphExecMemcpyNodeSetParams"
-    exact = good[: 48 + len(tenant.values)]
+    exact = good
     assert tenant.change(set_kernel, graph, 0, exact) == 0
     for name, place, body, claimed in [
         (set_kernel, 3, exact, None),
@@ -153,12 +167,12 @@ def test_every_field_of_an_update_is_checked_and_a_refused_one_changes_nothing(s
     wrong = kernel(other.kernel, tenant.values)[: len(exact)]
     assert tenant.change(set_kernel, graph, 0, wrong) == BAD_HANDLE
     assert other.change(set_kernel, graph, 0, exact) == BAD_HANDLE
-    assert tenant.launch(graph) == 0
+    assert tenant.launch(graph, count=3) == 0
     data = tenant.wire.ask(tenant.calls["cuMemcpyDtoH_v2"], tenant.context, own, 96)[1]
     assert struct.unpack("<24I", data)[:8] == struct.unpack("<24I", data)[16:] == (7,) * 8
     # What is gone when it runs is refused then: the kernel with its module, the memory with its end.
     second = tenant.word("cuCtxCreate_v2", 0)
-    assert tenant.ask("cuGraphLaunch", second, graph, 0) == BAD_HANDLE
+    assert tenant.ask("cuGraphLaunch", second, graph, 0, 2 << 32) == BAD_HANDLE
     assert tenant.ask("cuModuleUnload", tenant.context, tenant.module) == 0
     assert tenant.launch(graph) == BAD_HANDLE
     assert tenant.ask("cuCtxDestroy_v2", tenant.context) == 0
@@ -194,7 +208,9 @@ def test_random_lists_never_end_the_proxy(sanitized: Any, proxy: Any, seed: int)
         name = dice.choice(["cuGraphExecKernelNodeSetParams_v2", "cuGraphExecMemcpyNodeSetParams"])
         tenant.change(name, dice.choice(graphs), dice.randrange(4), body)
         flags = dice.choice([0, POSTED])
-        words = struct.pack("<3Q", tenant.context, dice.choice(graphs), 0)
+        words = struct.pack(
+            "<4Q", tenant.context, dice.choice(graphs), 0, dice.choice([1, 2, *FAR]) << 32 & (1 << 64) - 1
+        )
         tenant.wire.send(tenant.calls["cuGraphLaunch"], words, flags=flags)
         if not flags:
             tenant.wire.answer()

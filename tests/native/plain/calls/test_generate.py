@@ -60,22 +60,27 @@ def test_the_real_table_has_the_calls_that_programs_need() -> None:
     assert {("cuGetProcAddress", 11030), ("cuGetProcAddress", 12000)} <= published
 
 
+ADDRESSES = (
+    '{"cuStreamGetFlags", 5050, 1000000, (void *)(uintptr_t)cuStreamGetFlags, (void *)(uintptr_t)cuStreamGetFlags_ptsz}'
+)
+
+
 def test_a_good_entry_becomes_stub_message_dispatch_and_address() -> None:
     texts = generate.outputs(table.parse(entry()))
     assert "CUresult cuStreamGetFlags(CUstream stream, unsigned int *flags)" in texts["vgpu_stubs.c"]
     assert "struct cuStreamGetFlags_in {\n    uint64_t context;\n    uint64_t stream;\n};" in texts["calls.h"]
     assert "tenant_find(tenant, HANDLE_STREAM, in->stream" in texts["proxy_dispatch.c"]
-    assert '{"cuStreamGetFlags", 5050, 1000000, true,' in texts["vgpu_procs.c"]
+    assert ADDRESSES in texts["vgpu_procs.c"]
     assert "__typeof__(&cuStreamGetFlags) cuStreamGetFlags;" in texts["backend_calls.h"]
 
 
 def test_the_software_device_gets_the_prototype_and_the_address_from_the_same_entry() -> None:
     texts = generate.outputs(table.parse(entry()))
     assert "CUresult cuStreamGetFlags(CUstream stream, unsigned int *flags);" in texts["cuda_calls.h"]
-    assert '{"cuStreamGetFlags", 5050, 1000000, true,' in texts["device_procs.c"]
+    assert ADDRESSES in texts["device_procs.c"]
     texts = generate.outputs(table.parse(entry(software=False)))
     assert "cuStreamGetFlags" not in texts["device_procs.c"]
-    assert '{"cuStreamGetFlags", 5050, 1000000, true,' in texts["vgpu_procs.c"]
+    assert ADDRESSES in texts["vgpu_procs.c"]
 
 
 def test_a_look_up_answers_with_the_newest_form_that_the_version_knows(tmp_path: Path) -> None:
@@ -84,7 +89,7 @@ def test_a_look_up_answers_with_the_newest_form_that_the_version_knows(tmp_path:
 #include "calls/procs.h"
 #include "cuda_calls.h"
 static int first, second;
-const struct proc procs[] = {{"cuThing", 3020, 11000, false, &first}, {"cuThing", 11000, 12000, false, &second}};
+const struct proc procs[] = {{"cuThing", 3020, 11000, &first, NULL}, {"cuThing", 11000, 12000, &second, NULL}};
 const size_t procs_count = 2;
 int procs_driver_version(void) { return 0; }
 int main(void) {
@@ -115,7 +120,7 @@ def test_the_output_is_the_same_every_time_and_untouched_if_nothing_changed(tmp_
     assert generate.main([source, str(tmp_path)]) == 0
     after = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
     assert before == after
-    assert len(before) == 8
+    assert len(before) == 10
 
 
 def test_the_fingerprint_follows_the_messages_and_nothing_else() -> None:
@@ -138,8 +143,9 @@ def test_one_more_entry_compiles_with_all_warnings(tmp_path: Path) -> None:
     text = (CALLS / "calls.toml").read_text(encoding="utf-8")
     text += """
 [[call]]
-name = "cuStreamGetFlags"
-public = [{ name = "cuStreamGetFlags", since = 5050 }]
+name = "cuStreamGetAge"
+capture = "refused"
+public = [{ name = "cuStreamGetAge", since = 5050 }]
 args = [{ name = "stream", type = "CUstream", kind = "stream" }, { name = "flags", type = "unsigned int", out = true }]
 
 [[call]]
@@ -183,6 +189,10 @@ args = [
         ({"mode": "local", "args": []}, "needs parameters"),
         ({"flush": True}, "flush is for posted calls"),
         ({"hand": "left"}, "hand is 'left'"),
+        ({"capture": "always"}, "capture is 'always'"),
+        ({"capture": "event"}, "is for calls with an event"),
+        ({"capture": "node", "args": []}, "is for calls with a parameter CUstream stream"),
+        ({"default_stream": True, "args": []}, "neither a stream nor a call cuStreamGetFlagsAsync"),
         ({"colour": "red"}, "unknown key 'colour'"),
         ({"name": "cu Stream"}, "is not a C name"),
         ({"context": "yes"}, "context is true or false"),
@@ -232,3 +242,13 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
     assert generate.main([str(bad), str(tmp_path)]) == 1
     assert "bad.toml" in capsys.readouterr().err
     assert generate.main([str(tmp_path / "none.toml"), str(tmp_path)]) == 1
+
+
+def test_a_call_with_a_front_is_exported_by_it_and_has_a_per_thread_form() -> None:
+    texts = generate.outputs(table.parse(entry(capture="node")))
+    assert "*flags) CALLS_INNER(cuStreamGetFlags);" in texts["cuda_calls.h"]
+    assert "CUresult captured_cuStreamGetFlags(CUstream stream, unsigned int *flags);" in texts["fronts.h"]
+    front = texts["fronts.c"]
+    assert "if (front_is_plain(stream))\n        return inner_cuStreamGetFlags(stream, flags);" in front
+    assert "if (front_captures(&stream, &result))\n        return captured_cuStreamGetFlags(stream, flags);" in front
+    assert "stream = CU_STREAM_PER_THREAD;\n    return cuStreamGetFlags(stream, flags);" in front

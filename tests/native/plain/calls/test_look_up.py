@@ -45,13 +45,14 @@ def look_up_as_in_cuda_11(library: ctypes.CDLL, name: str, version: int, flags: 
         ("cuMemAlloc", 0, 0, NO_VERSION),
         ("cuMemAlloc", -1, 0, NO_VERSION),
         ("cuLaunchKernel", NEWEST, LEGACY_STREAM, FOUND),
-        ("cuLaunchKernel", NEWEST, PER_THREAD, NO_SYMBOL),  # its per-thread form is another function, which is not here
-        ("cuLaunchKernel", 1000, PER_THREAD, NO_SYMBOL),
+        ("cuLaunchKernel", NEWEST, PER_THREAD, FOUND),
+        ("cuLaunchKernel", 1000, PER_THREAD, NO_VERSION),
         ("cuMemAlloc_v2", NEWEST, 0, NO_SYMBOL),
         ("cuGraphCreate", NEWEST, 0, FOUND),
         ("cuGraphCreate", 9000, 0, NO_VERSION),
         ("cuGraphAddDependencies", NEWEST, 0, NO_VERSION),  # CUDA 13 has a form with other arguments
-        ("cuStreamBeginCapture", NEWEST, 0, NO_SYMBOL),
+        ("cuStreamBeginCapture", NEWEST, 0, FOUND),
+        ("cuStreamBeginCaptureToGraph", NEWEST, 0, NO_SYMBOL),
         ("cuTexObjectCreate", NEWEST, 0, NO_SYMBOL),
         ("cuLaunchKernelEx", 11000, 0, NO_VERSION),
         ("cumemalloc", NEWEST, 0, NO_SYMBOL),

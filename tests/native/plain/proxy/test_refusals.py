@@ -45,7 +45,7 @@ def ask(name, version, flags=0):
     return result, status.value, found.value
 def address(name):
     return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-for name in (b"cuStreamBeginCapture", b"cuTexObjectCreate", b"cuMemAlloc_v2", b"", b"x" * 10000):
+for name in (b"cuStreamBeginCaptureToGraph", b"cuTexObjectCreate", b"cuMemAlloc_v2", b"", b"x" * 10000):
     assert ask(name, 13000) == (0, 1, None), name
 assert ask(b"cuCtxCreate", 3019) == (0, 2, None)
 assert ask(b"cuCtxCreate", 3020)[2] == address("cuCtxCreate_v2")
@@ -54,7 +54,8 @@ assert ask(b"cuCtxCreate", 12049)[2] == address("cuCtxCreate_v3")
 assert ask(b"cuCtxCreate", 13000)[2] == address("cuCtxCreate_v4")
 assert ask(b"cuGetProcAddress", 12000)[2] == address("cuGetProcAddress_v2")
 assert ask(b"cuGetProcAddress", 11999)[2] == address("cuGetProcAddress")
-assert ask(b"cuLaunchKernel", 13000, 2) == (0, 1, None)  # per-thread default streams are another function
+assert ask(b"cuLaunchKernel", 13000, 2)[2] == address("cuLaunchKernel_ptsz")  # for per-thread default streams
+assert ask(b"cuMemcpyHtoD", 13000, 2)[2] == address("cuMemcpyHtoD_v2_ptds")
 assert ask(b"cuDeviceGet", 13000, 2)[0] == 0
 assert ask(b"cuInit", 13000, 9)[0] == 1
 assert ask(b"cuInit", 14000)[0] == 0  # the version of the proxy's driver is not known yet
