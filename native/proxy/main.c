@@ -21,13 +21,16 @@ struct options {
     struct limits limits;
     enum spin_policy spin;
     bool always_clear;
+    unsigned int places;
 };
 
 static const char usage[] =
     "usage: gputax-proxy --socket PATH --backend LIBCUDA [--memory-mb N] [--streams N] [--modules N]\n"
     "                    [--launches-per-s N] [--spin auto|always|never] [--status-socket PATH] [--mode 0600]\n"
-    "                    [--clear auto|always]\n"
-    "Limits are per tenant; without one there is none but the device's own.\n";
+    "                    [--clear auto|always] [--places N]\n"
+    "       gputax-proxy --check STATUS-SOCKET\n"
+    "Limits are per tenant; without one there is none but the device's own.\n"
+    "Places are folders beside the socket, places/1 to places/N, each with a socket for one container.\n";
 
 static uint64_t number(const char *option, const char *text, int base, uint64_t most)
 {
@@ -65,12 +68,22 @@ static bool clears_always(const char *text)
 
 static struct options parse(int count, char **arguments)
 {
-    enum { SOCKET = 1, BACKEND, MEMORY, STREAMS, MODULES, LAUNCHES, SPIN, STATUS, MODE, CLEAR, HELP };
+    enum { SOCKET = 1, BACKEND, MEMORY, STREAMS, MODULES, LAUNCHES, SPIN, STATUS, MODE, CLEAR, PLACES, CHECK, HELP };
     static const struct option known[] = {
-        {"socket", 1, NULL, SOCKET},   {"backend", 1, NULL, BACKEND}, {"memory-mb", 1, NULL, MEMORY},
-        {"streams", 1, NULL, STREAMS}, {"modules", 1, NULL, MODULES}, {"launches-per-s", 1, NULL, LAUNCHES},
-        {"spin", 1, NULL, SPIN},       {"mode", 1, NULL, MODE},       {"status-socket", 1, NULL, STATUS},
-        {"clear", 1, NULL, CLEAR},     {"help", 0, NULL, HELP},       {NULL, 0, NULL, 0},
+        {"socket", 1, NULL, SOCKET},
+        {"backend", 1, NULL, BACKEND},
+        {"memory-mb", 1, NULL, MEMORY},
+        {"streams", 1, NULL, STREAMS},
+        {"modules", 1, NULL, MODULES},
+        {"launches-per-s", 1, NULL, LAUNCHES},
+        {"spin", 1, NULL, SPIN},
+        {"mode", 1, NULL, MODE},
+        {"status-socket", 1, NULL, STATUS},
+        {"clear", 1, NULL, CLEAR},
+        {"places", 1, NULL, PLACES},
+        {"check", 1, NULL, CHECK},
+        {"help", 0, NULL, HELP},
+        {NULL, 0, NULL, 0},
     };
     struct options options = {.mode = 0600, .spin = SPIN_ADAPTIVE};
     for (int option; (option = getopt_long(count, arguments, "", known, NULL)) != -1;) {
@@ -105,6 +118,11 @@ static struct options parse(int count, char **arguments)
         case CLEAR:
             options.always_clear = clears_always(optarg);
             break;
+        case PLACES:
+            options.places = (unsigned int)number("places", optarg, 10, PLACES_MOST);
+            break;
+        case CHECK:
+            exit(status_check(optarg));
         case HELP:
             fputs(usage, stdout);
             exit(0);
@@ -149,29 +167,38 @@ static void say_ready(const struct options *options, const struct proxy *proxy)
     free(line.data);
 }
 
-/* Accepts tenants until a signal comes. */
-static void accept_until_signal(struct proxy *proxy, int listener, int signals)
+/* Accepts tenants until a signal comes; `places` has a listener for each place. */
+static void accept_until_signal(struct proxy *proxy, int listener, const struct places *places, int signals)
 {
-    struct pollfd ready[] = {{.fd = signals, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
+    struct pollfd ready[2 + PLACES_MOST] = {{.fd = signals, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
+    for (unsigned int at = 0; at < places->count; at++)
+        ready[2 + at] = (struct pollfd){.fd = places->listeners[at], .events = POLLIN};
     for (;;) {
-        if (poll(ready, 2, -1) < 0 && errno != EINTR)
-            return;
+        if (poll(ready, 2 + places->count, -1) < 0) {
+            if (errno != EINTR)
+                return;
+            continue;
+        }
         if (ready[0].revents != 0)
             return;
-        if (ready[1].revents == 0)
-            continue;
-        struct wire_peer peer;
-        int socket = wire_accept_socket(listener, &peer);
-        if (socket >= 0)
-            proxy_take(proxy, socket, &peer);
-        else if (errno != EAGAIN)
-            poll(NULL, 0, 10); /* out of descriptors: do not burn the core that could end a tenant */
+        for (unsigned int place = 0; place <= places->count; place++) {
+            struct wire_peer peer;
+            if (ready[1 + place].revents == 0)
+                continue;
+            int socket = wire_accept_socket(ready[1 + place].fd, &peer);
+            peer.place = place;
+            if (socket >= 0)
+                proxy_take(proxy, socket, &peer);
+            else if (errno != EAGAIN)
+                poll(NULL, 0, 10); /* out of descriptors: do not burn the core that could end a tenant */
+        }
     }
 }
 
 int main(int count, char **arguments)
 {
     static struct proxy proxy;
+    static struct places places;
     struct options options = parse(count, arguments);
     char why[512], status_path[512];
     if (options.status_socket == NULL) {
@@ -195,18 +222,21 @@ int main(int count, char **arguments)
     proxy_begin(&proxy);
     int listener = wire_listen(options.socket, options.mode, why, sizeof why);
     int status = listener < 0 ? -1 : wire_listen(options.status_socket, options.mode, why, sizeof why);
+    bool placed = status >= 0 && places_begin(&places, &proxy, options.socket, options.places, why, sizeof why);
     pthread_t governor;
-    if (signals < 0 || status < 0 || !status_begin(&proxy, status) ||
+    if (signals < 0 || !placed || !status_begin(&proxy, status, 0) ||
         pthread_create(&governor, NULL, govern_main, &proxy) != 0) {
-        fprintf(stderr, "gputax-proxy: %s\n", status < 0 ? why : strerror(errno));
+        fprintf(stderr, "gputax-proxy: %s\n", placed ? strerror(errno) : why);
+        places_end(&places);
         if (listener >= 0)
             wire_unlisten(listener, options.socket);
         return 1;
     }
     say_ready(&options, &proxy);
-    accept_until_signal(&proxy, listener, signals);
+    accept_until_signal(&proxy, listener, &places, signals);
     wire_unlisten(listener, options.socket);
     proxy_stop(&proxy, 5000);
+    places_end(&places);
     wire_unlisten(status, options.status_socket);
     pthread_join(governor, NULL);
     return 0;

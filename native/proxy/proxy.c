@@ -106,12 +106,24 @@ static void *tenant_main(void *argument)
     return NULL;
 }
 
+/* Whether there is room for one more tenant of this place; the lock is held. */
+static bool place_has_room(const struct proxy *proxy, unsigned int place)
+{
+    unsigned int taken = 0;
+    if (proxy->places == 0)
+        return true;
+    for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next)
+        taken += tenant->record->peer.place == place;
+    return taken < TENANTS_MOST / (proxy->places + 1); /* one share is the operator's, at the proxy's own socket */
+}
+
 void proxy_take(struct proxy *proxy, int socket, const struct wire_peer *peer)
 {
     struct tenant *tenant = calloc(1, sizeof *tenant);
     struct record *record = calloc(1, sizeof *record);
     pthread_mutex_lock(&proxy->lock);
-    bool room = proxy->tenants_count < TENANTS_MOST && tenant != NULL && record != NULL;
+    bool place = place_has_room(proxy, peer->place);
+    bool room = place && proxy->tenants_count < TENANTS_MOST && tenant != NULL && record != NULL;
     if (room) {
         proxy->tenants_count++;
         record->id = ++proxy->tenants_seen;
@@ -130,7 +142,7 @@ void proxy_take(struct proxy *proxy, int socket, const struct wire_peer *peer)
         pthread_detach(thread);
         return;
     }
-    wire_refuse(socket, "too many tenants");
+    wire_refuse(socket, place ? "too many tenants" : "too many connections of this place");
     if (room) {
         leave(tenant, "refused");
         pthread_mutex_lock(&proxy->lock);

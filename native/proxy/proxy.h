@@ -10,12 +10,13 @@
 #include "proxy/tenant.h"
 #include "wire/spin_budget.h"
 
-enum { ENDED_KEPT = 64, TENANTS_MOST = 128 };
+enum { ENDED_KEPT = 64, TENANTS_MOST = 128, PLACES_MOST = 64 };
 
 struct proxy {
     struct backend backend;
     struct limits limits;
     enum spin_policy policy;
+    unsigned int places;  /* each has its share of the tenants, so that none can keep the others out; 0: no places */
     bool clears_memory;   /* before it is handed out */
     pthread_mutex_t lock; /* over the lists; held only for moments */
     pthread_cond_t ended_one;
@@ -57,7 +58,22 @@ void serve_end_modules(struct tenant *tenant, uint64_t context);
 /* Gives the lists of a context's graphs back to the memory quota (serve_graphs.c). */
 void serve_end_graphs(struct tenant *tenant, uint64_t context);
 
-/* The status socket: its threads never make a tenant wait longer than it takes to copy the counters. */
-bool status_begin(struct proxy *proxy, int listener);
+/* A status socket: its threads never make a tenant wait longer than it takes to copy the counters. That of a place shows
+ * the living tenants of the place alone, one reader after the other, so that its readers delay no others. */
+bool status_begin(struct proxy *proxy, int listener, unsigned int place);
+
+/* Whether a proxy answers at this status socket, for a probe: 0, or 1 with the reason on stderr. */
+int status_check(const char *path);
+
+struct places {
+    const char *socket; /* the proxy's own; the places are beside it */
+    unsigned int count;
+    int listeners[PLACES_MOST], status[PLACES_MOST];
+};
+
+/* Makes the folders, listens in each. False with the reason; what was begun is then ended with places_end. */
+bool places_begin(struct places *places, struct proxy *proxy, const char *socket, unsigned int count, char *why,
+                  size_t why_size);
+void places_end(struct places *places);
 
 #endif

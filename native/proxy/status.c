@@ -1,10 +1,13 @@
-/* The status socket: one JSON document per connection, or Prometheus text for those who speak HTTP. */
+/* The status sockets: one JSON document per connection, or Prometheus text for those who speak HTTP. */
+#include <errno.h>
 #include <poll.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "calls/json.h"
@@ -17,6 +20,7 @@ enum {
     READER_MS = 1000, /* a reader that takes nothing for so long is dropped */
     KEPT_OPEN_MS = 2,
     READERS_MOST = 32, /* at once, each in a thread of its own; more of them wait to be accepted */
+    CHECK_S = 5,
 };
 
 static void add_calls(struct json *json, const _Atomic uint64_t *calls)
@@ -51,6 +55,8 @@ static void add_record(struct json *json, const struct record *record)
     json_add(json, "{\"id\": %llu, \"pid\": %ld, \"uid\": %lu, \"transport\": ", (unsigned long long)record->id,
              (long)record->peer.pid, (unsigned long)record->peer.uid);
     json_string(json, record->transport);
+    if (record->peer.place != 0)
+        json_add(json, ", \"place\": %u", record->peer.place);
     json_add(json, ", \"memory_bytes\": %llu, \"memory_limit_bytes\": %llu, ", (unsigned long long)record->memory_bytes,
              (unsigned long long)record->memory_limit_bytes);
     if (record->ended != NULL) {
@@ -71,7 +77,21 @@ static void add_soft_report(struct json *json, const struct backend *backend)
         json_add(json, ", \"software\": %s", report);
 }
 
-static void add_document(struct json *json, struct proxy *proxy)
+/* Whether the reader of a place's socket may know of this tenant; place 0 is the operator's own socket. */
+static bool shown_at(unsigned int place, const struct tenant *tenant)
+{
+    return place == 0 || tenant->record->peer.place == place;
+}
+
+/* What says something about others: how many there are, and how busy the node is. */
+static void add_node(struct json *json, const struct proxy *proxy)
+{
+    uint32_t foreign = proxy->foreign_milli < proxy->usable_milli ? proxy->foreign_milli : proxy->usable_milli;
+    json_add(json, "\"active_tenants\": %u, \"cores_free\": %.3f, \"places\": %u, ", proxy->active_tenants,
+             (proxy->usable_milli - foreign) / 1000.0, proxy->places);
+}
+
+static void add_document(struct json *json, struct proxy *proxy, unsigned int place)
 {
     json_add(json, "{\"pid\": %ld, \"backend\": ", (long)getpid());
     json_string(json, proxy->backend.path);
@@ -83,16 +103,15 @@ static void add_document(struct json *json, struct proxy *proxy)
         json_add(json, name == wire_transports ? "" : ", ");
         json_string(json, *name);
     }
-    uint32_t foreign = proxy->foreign_milli < proxy->usable_milli ? proxy->foreign_milli : proxy->usable_milli;
-    json_add(json,
-             "], \"wait_policy\": \"%s\", \"spin_us\": %u, \"active_tenants\": %u, \"cores_free\": %.3f, "
-             "\"clears_memory\": \"%s\", \"tenants\": [",
-             proxy_wait_policy(proxy), proxy->spin_us, proxy->active_tenants, (proxy->usable_milli - foreign) / 1000.0,
+    json_add(json, "], \"wait_policy\": \"%s\", \"spin_us\": %u, ", proxy_wait_policy(proxy), proxy->spin_us);
+    if (place == 0)
+        add_node(json, proxy);
+    json_add(json, "\"clears_memory\": \"%s\", \"tenants\": [",
              proxy->clears_memory ? "the proxy, before it is handed out" : "the backend, when it is freed");
     const char *comma = "";
     uint64_t memory = 0, living = 0;
     for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
-        if (tenant->wire == NULL) /* still in the handshake */
+        if (tenant->wire == NULL || !shown_at(place, tenant)) /* still in the handshake, or somebody else's */
             continue;
         json_add(json, "%s", comma);
         add_record(json, tenant->record);
@@ -101,20 +120,26 @@ static void add_document(struct json *json, struct proxy *proxy)
         comma = ", ";
     }
     json_add(json, "], \"ended_tenants\": [");
-    uint64_t first = proxy->ended_count > ENDED_KEPT ? proxy->ended_count - ENDED_KEPT : 0;
-    for (uint64_t at = first; at < proxy->ended_count; at++) {
+    /* At a place they may be those of a container that had it before. */
+    uint64_t ended = place == 0 ? proxy->ended_count : 0;
+    uint64_t first = ended > ENDED_KEPT ? ended - ENDED_KEPT : 0;
+    for (uint64_t at = first; at < ended; at++) {
         json_add(json, at == first ? "" : ", ");
         add_record(json, proxy->ended[at % ENDED_KEPT]);
     }
     json_add(json, "], \"totals\": {\"tenants\": %llu, \"ended\": %llu, \"memory_bytes\": %llu, ",
-             (unsigned long long)living, (unsigned long long)proxy->ended_count, (unsigned long long)memory);
+             (unsigned long long)living, (unsigned long long)ended, (unsigned long long)memory);
 }
 
-/* Sums over all tenants that ever were. */
-static void sum_up(const struct proxy *proxy, struct record *sums)
+/* Sums over all tenants that ever were; at a place, over its living ones. */
+static void sum_up(const struct proxy *proxy, struct record *sums, unsigned int place)
 {
-    memcpy(sums, proxy->totals, sizeof *sums);
+    memset(sums, 0, sizeof *sums);
+    if (place == 0)
+        memcpy(sums, proxy->totals, sizeof *sums);
     for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
+        if (!shown_at(place, tenant))
+            continue;
         for (size_t call = 0; call < CALL_COUNT; call++)
             sums->calls[call] += tenant->record->calls[call];
         sums->posted += tenant->record->posted;
@@ -130,12 +155,12 @@ static void sum_up(const struct proxy *proxy, struct record *sums)
     }
 }
 
-static void write_json(struct json *json, struct proxy *proxy)
+static void write_json(struct json *json, struct proxy *proxy, unsigned int place)
 {
     struct record sums;
     pthread_mutex_lock(&proxy->lock);
-    add_document(json, proxy);
-    sum_up(proxy, &sums);
+    add_document(json, proxy, place);
+    sum_up(proxy, &sums, place);
     pthread_mutex_unlock(&proxy->lock);
     add_counters(json, &sums);
     json_add(json, "}}\n");
@@ -158,7 +183,7 @@ static void write_metrics(struct json *json, struct proxy *proxy)
 {
     struct record sums;
     pthread_mutex_lock(&proxy->lock);
-    sum_up(proxy, &sums);
+    sum_up(proxy, &sums, 0);
     json_add(json, "# TYPE gputax_proxy_info gauge\ngputax_proxy_info{device=");
     json_string(json, proxy->backend.name);
     json_add(json, ",backend=");
@@ -213,7 +238,7 @@ static bool wants_http(int reader)
 }
 
 /* One reader at a time copies the counters, so that a tenant waits for one copy and not for as many as there are readers. */
-static void write_answer(struct json *text, struct proxy *proxy, bool http)
+static void write_answer(struct json *text, struct proxy *proxy, bool http, unsigned int place)
 {
     static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&turn);
@@ -221,17 +246,18 @@ static void write_answer(struct json *text, struct proxy *proxy, bool http)
         json_add(text, "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n\r\n");
         write_metrics(text, proxy);
     } else {
-        write_json(text, proxy);
+        write_json(text, proxy, place);
     }
     pthread_mutex_unlock(&turn);
 }
 
-static void serve_reader(struct proxy *proxy, int reader)
+static void serve_reader(struct proxy *proxy, int reader, unsigned int place)
 {
     struct timeval patience = {.tv_sec = READER_MS / 1000};
     setsockopt(reader, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     struct json text = {.grows = true};
-    write_answer(&text, proxy, wants_http(reader));
+    bool http = wants_http(reader); /* at a place too: with its request unread, a reader would be reset, not ended */
+    write_answer(&text, proxy, http && place == 0, place);
     for (size_t sent = 0; !text.overflow && sent < text.used;) {
         ssize_t part = send(reader, text.data + sent, text.used - sent, MSG_NOSIGNAL);
         if (part <= 0)
@@ -245,6 +271,7 @@ static void serve_reader(struct proxy *proxy, int reader)
 struct status {
     struct proxy *proxy;
     int socket; /* the listener, or one reader */
+    unsigned int place;
 };
 
 static sem_t places; /* for readers */
@@ -253,19 +280,19 @@ static void *reader_main(void *argument)
 {
     struct status status = *(struct status *)argument;
     free(argument);
-    serve_reader(status.proxy, status.socket);
+    serve_reader(status.proxy, status.socket, status.place);
     sem_post(&places);
     return NULL;
 }
 
 /* Runs `body` in a thread of its own, which nobody waits for. */
-static bool begin_thread(void *(*body)(void *), struct proxy *proxy, int socket)
+static bool begin_thread(void *(*body)(void *), struct proxy *proxy, int socket, unsigned int place)
 {
     struct status *status = malloc(sizeof *status);
     pthread_t thread;
     if (status == NULL)
         return false;
-    *status = (struct status){proxy, socket};
+    *status = (struct status){proxy, socket, place};
     if (pthread_create(&thread, NULL, body, status) != 0) {
         free(status);
         return false;
@@ -286,16 +313,43 @@ static void *status_main(void *argument)
             poll(NULL, 0, KEPT_OPEN_MS); /* out of descriptors, or a reader that is gone again */
             continue;
         }
+        if (status.place != 0) {
+            serve_reader(status.proxy, reader, status.place);
+            continue;
+        }
         while (sem_wait(&places) != 0) {
         }
-        if (begin_thread(reader_main, status.proxy, reader))
+        if (begin_thread(reader_main, status.proxy, reader, 0))
             continue;
-        serve_reader(status.proxy, reader); /* out of threads: one after another is better than not at all */
+        serve_reader(status.proxy, reader, 0); /* out of threads: one after another is better than not at all */
         sem_post(&places);
     }
 }
 
-bool status_begin(struct proxy *proxy, int listener)
+bool status_begin(struct proxy *proxy, int listener, unsigned int place)
 {
-    return sem_init(&places, 0, READERS_MOST) == 0 && begin_thread(status_main, proxy, listener);
+    return (place != 0 || sem_init(&places, 0, READERS_MOST) == 0) && begin_thread(status_main, proxy, listener, place);
+}
+
+int status_check(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval patience = {.tv_sec = CHECK_S};
+    char first = 0;
+    int reader = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (reader < 0 || strlen(path) >= sizeof address.sun_path) {
+        fprintf(stderr, "gputax-proxy: %s is not the path of a socket\n", path);
+        return 1;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    setsockopt(reader, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* also how long connect may wait */
+    setsockopt(reader, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    errno = 0;
+    bool answers = connect(reader, (const struct sockaddr *)&address, sizeof address) == 0 &&
+                   send(reader, "\n", 1, MSG_NOSIGNAL) == 1 && recv(reader, &first, 1, 0) == 1 && first == '{';
+    if (!answers)
+        fprintf(stderr, "gputax-proxy: no proxy answers at %s: %s\n", path,
+                errno == 0 ? "it closed the connection" : strerror(errno));
+    close(reader);
+    return answers ? 0 : 1;
 }

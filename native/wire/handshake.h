@@ -27,6 +27,7 @@ struct wire_peer {
     pid_t pid;
     uid_t uid;
     gid_t gid;
+    unsigned int place; /* whose socket it came through, set by a server that has several; 0: none */
 };
 
 struct wire_quotas { /* 0: no limit */

@@ -127,6 +127,6 @@ int wire_accept_socket(int listener, struct wire_peer *peer)
         errno = EAGAIN;
         return -1;
     }
-    *peer = (struct wire_peer){who.pid, who.uid, who.gid};
+    *peer = (struct wire_peer){.pid = who.pid, .uid = who.uid, .gid = who.gid};
     return descriptor;
 }
