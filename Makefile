@@ -36,7 +36,7 @@ test-simulations: $(VENV)/.installed-dev  ## its second part: every number of do
 test-quiet: $(VENV)/.installed-dev native  ## its third part: ground truth in time, with the machine to itself
 	$(BIN)/python -m pytest tests/quiet
 
-setup-tests: $(VENV)/.installed-e2e native
+setup-tests: $(VENV)/.installed-dev native
 
 fuzz:  ## the long fuzz run of ring, socket, calls and ptx: ten minutes each, with the corpus of the repository
 	$(MAKE) -C native fuzz
@@ -56,7 +56,7 @@ format-c:  ## format the C with clang-format
 e2e: e2e-prepare native  ## the product on a real Kubernetes started here (root), or on KUBECONFIG's; builds Kubernetes once
 	$(BIN)/python -m pytest -m e2e --durations=0 --durations-min=1 tests/e2e
 
-e2e-prepare: $(VENV)/.installed-e2e  ## its first part: packages, Kubernetes, images; what is not there yet
+e2e-prepare: $(VENV)/.installed-dev  ## its first part: packages, Kubernetes, images; what is not there yet
 	$(BIN)/python -m e2e prepare
 
 bench: $(VENV)/.installed-dev  ## measure the tool itself; writes results/bench.json
@@ -78,7 +78,7 @@ manifests: $(VENV)/.installed  ## regenerate the YAML files of kubernetes/ from 
 
 pins: $(VENV)/.installed-dev  ## resolve requirements/*.in again, with hashes and without an index
 	$(PIP) install uv
-	for set in cpu cuda dev e2e torch; do $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
+	for set in cpu cuda dev torch; do $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-annotate --no-header -q requirements/$$set.in -o requirements/$$set.txt; done
 
 clean:  ## remove the environments and caches
@@ -229,9 +229,5 @@ endef
 	@touch $@
 
 %/.installed-torch: requirements/torch.txt %/.installed-dev
-	$*/bin/python -m pip --disable-pip-version-check --no-input -q install --require-hashes -r $<
-	@touch $@
-
-%/.installed-e2e: requirements/e2e.txt %/.installed-dev
 	$*/bin/python -m pip --disable-pip-version-check --no-input -q install --require-hashes -r $<
 	@touch $@

@@ -22,12 +22,11 @@ from e2e.device_offer import Device, Mode, PipeDirectories, Switches, grant, off
 from e2e.mps_stand_in import served_pipes
 from e2e.node_follower import NodeFollower
 from e2e.node_modes import NodeModes
+from gputax.kubernetes.device_plugin import DEVICE_PLUGIN, MESSAGE, REGISTRATION, caller, handlers
 
 # The kubelet's own place; it is built in and does not follow --root-dir.
 DIRECTORY = Path("/var/lib/kubelet/device-plugins")
 POLL_S = 0.5
-
-messages, services = grpc.protos_and_services("e2e/device_plugin.proto")
 
 
 class Plugin:
@@ -52,9 +51,9 @@ class Plugin:
             devices = self.devices()
             if devices != sent:
                 sent = devices
-                yield messages.ListAndWatchResponse(
+                yield MESSAGE["ListAndWatchResponse"](
                     devices=[
-                        messages.Device(ID=device.identity, health="Healthy" if device.healthy else "Unhealthy")
+                        MESSAGE["Device"](id=device.identity, health="Healthy" if device.healthy else "Unhealthy")
                         for device in devices
                     ]
                 )
@@ -64,10 +63,10 @@ class Plugin:
         """Say which devices to hand out."""
         packed = self.mode.packed and not self._settings.switches().lies.spread
         answers = [
-            messages.ContainerPreferredAllocationResponse(
-                deviceIDs=preferred(
-                    each.available_deviceIDs,
-                    each.must_include_deviceIDs,
+            MESSAGE["ContainerPreferredAllocationResponse"](
+                ids=preferred(
+                    each.available_ids,
+                    each.must_include_ids,
                     each.allocation_size,
                     self.devices(),
                     packed=packed,
@@ -75,24 +74,25 @@ class Plugin:
             )
             for each in request.container_requests
         ]
-        return messages.PreferredAllocationResponse(container_responses=answers)
+        return MESSAGE["PreferredAllocationResponse"](container_responses=answers)
 
     def Allocate(self, request: Any, context: Any) -> Any:
         """Hand out variables, device nodes and directories for each container."""
         lies, pipes = self._settings.switches().lies, self._settings.pipes
         answers = []
         for container in request.container_requests:
-            granted = grant(container.devices_ids, self.devices(), self.mode, pipes, lies)
+            granted = grant(container.ids, self.devices(), self.mode, pipes, lies)
             nodes = [
-                messages.DeviceSpec(container_path=inside, host_path=outside, permissions="rw")
+                MESSAGE["DeviceNode"](container_path=inside, host_path=outside, permissions="rw")
                 for inside, outside in granted.nodes
             ]
             mounts = [
-                messages.Mount(container_path=inside, host_path=outside, read_only=False)
+                MESSAGE["Mount"](container_path=inside, host_path=outside, read_only=False)
                 for inside, outside in granted.mounts
             ]
-            answers.append(messages.ContainerAllocateResponse(envs=granted.variables, mounts=mounts, devices=nodes))
-        return messages.AllocateResponse(container_responses=answers)
+            given = [MESSAGE["Variable"](name=name, value=value) for name, value in granted.variables.items()]
+            answers.append(MESSAGE["ContainerAllocateResponse"](variables=given, mounts=mounts, nodes=nodes))
+        return MESSAGE["AllocateResponse"](container_responses=answers)
 
 
 class Settings:
@@ -136,7 +136,7 @@ def serve(plugin: Plugin, ended: threading.Event) -> None:
     while not ended.is_set():
         socket.unlink(missing_ok=True)
         server = grpc.server(ThreadPoolExecutor(8))
-        services.add_DevicePluginServicer_to_server(plugin, server)
+        server.add_generic_rpc_handlers((handlers("DevicePlugin", DEVICE_PLUGIN, plugin),))
         server.add_insecure_port(f"unix://{socket}")
         server.start()
         try:
@@ -153,15 +153,15 @@ def serve(plugin: Plugin, ended: threading.Event) -> None:
 
 def options(mode: Mode) -> Any:
     """Return what the kubelet may ask of the plugin."""
-    return messages.DevicePluginOptions(get_preferred_allocation_available=mode.strategy != "none")
+    return MESSAGE["DevicePluginOptions"](get_preferred_allocation_available=mode.strategy != "none")
 
 
 def _register(endpoint: str, mode: Mode) -> None:
     with grpc.insecure_channel(f"unix://{DIRECTORY}/kubelet.sock") as channel:
-        request = messages.RegisterRequest(
+        request = MESSAGE["RegisterRequest"](
             version="v1beta1", endpoint=endpoint, resource_name=mode.resource, options=options(mode)
         )
-        services.RegistrationStub(channel).Register(request, timeout=5)
+        caller(channel, "Registration", REGISTRATION, "Register")(request, timeout=5)
 
 
 def _words(path: Path | None) -> list[str]:

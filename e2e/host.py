@@ -30,6 +30,7 @@ FOREIGN_PATHS = (
     "/etc/cni",
     "/run/cni",
     "/run/gputax-proxy",
+    "/var/lib/gputax-proxy",
 )
 CGROUP = "kubepods"
 

@@ -14,7 +14,7 @@ from gputax.sharing.kubernetes.manifests import access_sharing
 def sharing_overlay(client: sharing.Client) -> list[Manifest]:
     """Return what an overlay of kubernetes/sharing becomes."""
     return [
-        namespace(hostpath=client.host_ipc),
+        namespace(privileged=client.host_ipc),
         *kustomize.access()[1:],
         sharing.client_deployment(client),
     ]
@@ -27,6 +27,9 @@ PLACES: dict[str, Callable[[], list[Manifest]]] = {
     "overlays/baseline": kustomize.baseline,
     "overlays/gpu-proxy": kustomize.gpu_proxy,
     "overlays/xen": kustomize.xen,
+    "proxy/base": kustomize.proxy_base,
+    "proxy/gpu": partial(kustomize.proxy, "cuda"),
+    "proxy/software": partial(kustomize.proxy, "software"),
     "sharing/base": lambda: [*kustomize.access(), sharing.client_base()],
     **{f"sharing/overlays/{name}": partial(sharing_overlay, client) for name, client in sharing.CLIENTS.items()},
 }

@@ -42,4 +42,5 @@ def test_the_page_on_kubernetes_does_what_it_says(real_cluster: RealCluster, tmp
             assert ended.returncode in expected, f"{line}\n{ended.stdout}\n{ended.stderr}"
     finally:
         real_cluster.kubectl("delete", "-k", str(REPOSITORY / "kubernetes/base"), "--ignore-not-found")
+        real_cluster.kubectl("delete", "-k", str(REPOSITORY / "kubernetes/proxy/software"), "--ignore-not-found")
         real_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gputax"}})

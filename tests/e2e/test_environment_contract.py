@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -22,7 +21,6 @@ from tests.e2e.real_cluster import NAMESPACE, RealCluster, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("namespace")]
 SYNTHETIC = Setup("resnet50", engine="synthetic:latency_us=1")
-DRIVER = Setup("micro:launch", engine="driver", device="software")
 
 
 @pytest.fixture
@@ -98,20 +96,6 @@ def test_a_pod_that_dies_is_told_and_replaced(places: Places, real_cluster: Real
             ask_for(30, connection)
     with WorkerConnection(environment) as connection:
         assert connection.describe().pid
-
-
-def test_behind_the_proxy_every_call_is_counted_on_both_sides(places: Places, real_cluster: RealCluster) -> None:
-    label = "pod-security.kubernetes.io/enforce=privileged"
-    real_cluster.kubectl("label", "namespace", NAMESPACE, label, "--overwrite")
-    wide = {"containers": [{"name": "c", "image": "i"}], "hostNetwork": True}
-    asked = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asks"}, "spec": wide})
-    dry_run = ("create", "-n", NAMESPACE, "--dry-run=server", "-f", "-")
-    eventually("admission knows the label", lambda: not real_cluster.try_kubectl(*dry_run, given=asked).returncode, 30)
-    count, evidence = measured(places, "k8s+proxy", DRIVER, 50)
-    assert count >= 50
-    assert evidence["active"] is True, evidence
-    assert evidence["calls_by_worker"] == evidence["calls_by_proxy"] > 50
-    assert evidence["device_ids"]["nodes"] == []
 
 
 def test_the_role_of_the_manifests_is_enough(real_cluster: RealCluster, tmp_path: Path) -> None:

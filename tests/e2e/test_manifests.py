@@ -24,8 +24,8 @@ OVERLAYS = {
         for path in sorted((REPOSITORY / "kubernetes/sharing/overlays").iterdir())
     },
 }
-# What a layer needs beyond `restricted`, and says in its file: the node's directory, and the host's IPC for these MPS.
-PRIVILEGED = ("overlays/gpu-proxy", "sharing/overlays/gke-mps", "sharing/overlays/nos-mps")
+# What a technique needs beyond `restricted`, and says in its file: the host's IPC for these MPS.
+PRIVILEGED = ("sharing/overlays/gke-mps", "sharing/overlays/nos-mps")
 
 
 def kustomization(directory: Path, source: str, image: str, arguments: list[str]) -> Path:
@@ -65,6 +65,24 @@ def test_the_api_server_takes_every_object_of_an_overlay(
     assert "unknown field" not in done.stderr
     if overlay not in PRIVILEGED:
         assert "violate PodSecurity" not in done.stderr
+
+
+@pytest.mark.parametrize("device", ["gpu", "software"])
+def test_the_api_server_takes_every_object_of_the_proxy(real_cluster: RealCluster, device: str) -> None:
+    base, source = (str(REPOSITORY / "kubernetes/proxy" / name) for name in ("base", device))
+    real_cluster.kubectl("apply", "-k", base)  # a dry run keeps nothing, so the namespace must be there before
+    try:
+        done = real_cluster.try_kubectl("apply", "-k", source, "--dry-run=server", "--validate=strict")
+        assert done.returncode == 0, done.stderr
+        for each in (
+            "namespace/gputax-proxy",
+            "networkpolicy.networking.k8s.io/no-network",
+            "daemonset.apps/gputax-proxy",
+        ):
+            assert each in done.stdout
+        assert "violate PodSecurity" not in done.stderr
+    finally:
+        real_cluster.kubectl("delete", "-k", base, "--wait")
 
 
 def test_the_job_by_kubectl_alone_ends_with_a_result_that_compare_reads(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,14 @@ from gputax.environments.proxy import (
     not_ready,
     read_ready,
 )
-from gputax.errors import PreflightError, UsageError
+from gputax.errors import GputaxError, PreflightError, UsageError
+from gputax.kubernetes.objects import KUBELET_PLUGINS, LIBRARY_DIRECTORY
 from gputax.plan.cells import DEVICES
 from gputax.plan.driver import DriverChoice
 from gputax.plan.options import MACHINE, OUTPUT, SETUP, TENANTS, declared
 
 READY_TIMEOUT_S = 20.0
+PLACES_MOST = 64
 
 
 @click.group()
@@ -54,6 +57,10 @@ def proxy() -> None:
         choices=SPIN, variable=SPIN_VARIABLE, show_default=True, group=MACHINE,
     ),
     own("mode", "Permissions of the socket.", "0600", show_default=True, group=MACHINE),
+    own(
+        "places", "Also listen in so many directories beside the socket, each for one container. [default: none]", 0,
+        least=0, most=PLACES_MOST, group=TENANTS,
+    ),
     own("foreground", "Run in the foreground.", False, group=OUTPUT),
 )  # fmt: skip
 def start(path: str, backend: str, device: str, foreground: bool, **limits: Any) -> int:
@@ -104,6 +111,47 @@ def status(path: str, as_json: bool, prometheus: bool) -> int:
         for line in served(found):
             screen.say(line)
         screen.table(tenants_table(found))
+    return 0
+
+
+@proxy.command(cls=Verb)
+@options(
+    own("socket", "Its socket. [default: $GPUTAX_PROXY_SOCKET, else that of `start`]", key="path", group=MACHINE),
+    own(
+        "library-directory", "Directory of the node that gets the tenants' library.", LIBRARY_DIRECTORY,
+        show_default=True, group=MACHINE,
+    ),
+    own(
+        "kubelet-directory", "Where the kubelet expects device plugins.", KUBELET_PLUGINS,
+        show_default=True, group=MACHINE,
+    ),
+)  # fmt: skip
+def plugin(path: str, library_directory: str, kubelet_directory: str) -> int:
+    """Offer the places of a running proxy (`start --places`) to pods of this node, as gputax.dev/vgpu."""
+    from gputax.kubernetes.device_plugin import DevicePlugin, Grant, grant, install_library
+
+    given = path or os.environ.get(SOCKET_VARIABLE, "")
+    address = ProxyAddress(Path(given).expanduser().absolute() if given else default_socket())
+    kubelet = Path(kubelet_directory)
+    if not kubelet.is_dir():
+        raise PreflightError(
+            "there is no kubelet on this node", where=str(kubelet), next_step="run it on a node, with this directory"
+        )
+    library = install_library(native_part(LIBVGPU), Path(library_directory).absolute())
+
+    def places() -> int | None:
+        try:
+            return int(address.status().get("places") or 0)
+        except GputaxError:
+            return None
+
+    def granted(identities: Iterable[str]) -> Grant:
+        return grant(identities, str(library.parent), str(address.socket.parent))
+
+    offered = DevicePlugin(places, granted, directory=kubelet, say=lambda text: click.echo(f"gputax: {text}", err=True))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: offered.end())
+    offered.run()
     return 0
 
 

@@ -12,7 +12,7 @@ from gputax.environments.image import local_cpus
 from gputax.errors import GputaxError
 from gputax.kubernetes.client import Cluster
 from gputax.kubernetes.nodes import node_facts, quantity
-from gputax.kubernetes.objects import APP, Manifest
+from gputax.kubernetes.objects import APP, VGPU_RESOURCE, Manifest
 from gputax.kubernetes.permissions import PERMISSIONS
 from gputax.kubernetes.watch import event_words, state_of
 from gputax.plan.environment import PROXY, XEN, EnvironmentName
@@ -120,6 +120,7 @@ GPU_TAINT = "nvidia.com/gpu"
 XEN_CLASS, XEN_LABEL = "xen-gpu", "xen-enabled"
 ACCESS = "kubectl apply -k kubernetes/access"
 PLUGIN_FIX = "gputax deploy current"
+PROXY_FIX = "kubectl apply -k kubernetes/proxy/gpu"
 
 
 @dataclass(frozen=True)
@@ -184,10 +185,6 @@ def check_namespace(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
         fix = f"kubectl create namespace {shlex.quote(wanted.namespace)}"
         return [Finding("fail", f"The namespace {wanted.namespace} does not exist", "", why, fix)]
     level = labels.get("pod-security.kubernetes.io/enforce", "")
-    if PROXY in wanted.layers and level in ("restricted", "baseline"):
-        why = "The proxy's socket needs a hostPath volume, which this level forbids."
-        fix = f"kubectl label namespace {wanted.namespace} pod-security.kubernetes.io/enforce=privileged --overwrite"
-        return [Finding("fail", f"Pod security of {wanted.namespace} is {level}", "", why, fix)]
     return [Finding("ok", f"Namespace {wanted.namespace}", f"pod security {level}" if level else "")]
 
 
@@ -276,6 +273,19 @@ def check_gpus(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
         fix = "" if not wanted.gpus else PLUGIN_FIX
         findings.append(Finding("fail" if wanted.gpus else "warn", "No node offers a GPU", "", why, fix))
     return findings
+
+
+def check_proxy(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
+    """Check that a node offers places behind a GPU proxy, if the environment needs one."""
+    nodes = facts.get("nodes")
+    if nodes is None or PROXY not in wanted.layers:
+        return []
+    offered = {node["name"]: node["vgpus"] for node in nodes if node["vgpus"]}
+    if offered:
+        detail = ", ".join(f"{name}: {count}" for name, count in offered.items())
+        return [Finding("ok", f"Places behind a GPU proxy ({VGPU_RESOURCE})", detail)]
+    why = "The pod asks for a place behind its node's GPU proxy, and would stay Pending."
+    return [Finding("fail", f"No node offers {VGPU_RESOURCE}", "", why, PROXY_FIX)]
 
 
 def check_sharing(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
@@ -386,6 +396,7 @@ CHECKS: tuple[Callable[[Mapping[str, Any], Wanted], list[Finding]], ...] = (
     check_permissions,
     check_nodes,
     check_gpus,
+    check_proxy,
     check_sharing,
     check_plugins,
     check_runtime_class,
@@ -397,7 +408,8 @@ CHECKS: tuple[Callable[[Mapping[str, Any], Wanted], list[Finding]], ...] = (
 def _tolerated(taint: str, wanted: Wanted) -> bool:
     if taint.endswith(":PreferNoSchedule"):
         return True
-    return bool(wanted.gpus) and taint.startswith(GPU_TAINT) and taint.endswith(":NoSchedule")
+    tolerant = bool(wanted.gpus) or PROXY in wanted.layers
+    return tolerant and taint.startswith(GPU_TAINT) and taint.endswith(":NoSchedule")
 
 
 def _usable(node: Mapping[str, Any], wanted: Wanted) -> bool:

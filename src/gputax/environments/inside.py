@@ -40,7 +40,7 @@ class Inside:
             raise PreflightError(
                 "this pod does not know its node's GPU proxy: the variable is not set",
                 where=SOCKET_VARIABLE,
-                next_step="kubectl apply -k kubernetes/overlays/gpu-proxy sets it up",
+                next_step="ask for gputax.dev/vgpu: 1 in the pod's limits, as kubernetes/overlays/gpu-proxy does",
             )
         return self._local.start()
 

@@ -18,25 +18,20 @@ from gputax.environments.image import (
     limit_reasons,
     local_cpus,
     software_note,
-    software_settings,
 )
 from gputax.environments.process import ChildProcess
-from gputax.environments.proxy import DEFAULT_TRANSPORT, SPIN_VARIABLE, Intended, proxy_evidence, spin_of
+from gputax.environments.proxy import DEFAULT_TRANSPORT, Intended, proxy_evidence
 from gputax.errors import GputaxError, PreflightError, UsageError, WorkerError
 from gputax.kubernetes import exec_pipe
 from gputax.kubernetes.objects import (
-    APP,
-    LIBVGPU_DIRECTORY,
-    ROLE_LABEL,
+    SOFTWARE_DIRECTORY,
     STATUS,
+    TENANT_LIBRARY_DIRECTORY,
     XEN_RUNTIME_CLASS,
     PodPlan,
     Size,
-    proxy_plan,
-    proxy_variables,
 )
 from gputax.kubernetes.pods import ReadyPod, RunPods
-from gputax.kubernetes.watch import state_of
 from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import K8S, PROXY, XEN, EnvironmentName
 from gputax.plan.options import EnvironmentOptions
@@ -46,6 +41,7 @@ DEATH_NEWS_S = 5.0
 # The kubelet rounds a quota to whole microseconds of its period.
 QUOTA_TOLERANCE = 0.01
 WORKER = ("python", "-m", "gputax.worker.hold", "--worker")
+SOFTWARE_BACKEND = f"{SOFTWARE_DIRECTORY}/libcuda.so.1"
 
 
 class Kubernetes:
@@ -222,62 +218,43 @@ def device_ids(described: Described) -> dict[str, Any]:
 
 
 class KubernetesProxy(Kubernetes):
-    """Uses the proxy of the node's DaemonSet, or starts its own proxy pod if there is none."""
-
-    _proxy_pod = ""
-    _node = ""
+    """Starts workers as tenants of a node's GPU proxy: the pod asks for a place, and gets socket and library."""
 
     def start(self) -> ChildProcess:
-        """Make sure that a proxy is ready, and start a worker on its node."""
+        """Start a worker in a pod with a place; the proxy decides which device is behind it, the evidence shows it."""
         if self._driver.libcuda:
             raise UsageError(
                 "--libcuda is a local file, which is not visible in a pod",
                 next_step="use --device software or cuda",
             )
-        self._proxy_pod, self._node = self._serving()
         return super().start()
 
     def plan(self) -> PodPlan:
-        """Return the tenant's pod: on the proxy's node, with its socket and without any device."""
-        return replace(super().plan(), node=self._node or self._options.node, tenant_of_proxy=True)
+        """Return the tenant's pod: with a place behind a proxy, and without any device."""
+        return replace(super().plan(), tenant_of_proxy=True)
 
     def evidence(self, described: Described) -> Evidence:
-        """Compare the worker's report on its driver with the proxy's status, and both with the pods."""
+        """Compare the worker's report on its driver with what the proxy shows at the pod's place, and with the pod."""
         place = super().evidence(described)
         reasons = list(place.reasons)
         if described.device_nodes:
             reasons.append(f"the tenant's pod has its own device nodes: {', '.join(described.device_nodes)}")
-        if described.driver is None:
+        if described.driver is None or self._pod is None:
             return place.below(PROXY, [*reasons, "the worker was not asked about its driver"])
         try:
-            answer = self._pods.cluster.run_in_pod(self._proxy_pod, STATUS)
-            status = json.loads(answer)
+            # In the tenant's own pod: nobody needs the right to enter the proxy's, and a place shows nobody else.
+            status = json.loads(self._pods.cluster.run_in_pod(self._pod.name, STATUS))
         except (GputaxError, ValueError) as error:
             return place.below(PROXY, [*reasons, f"the proxy does not answer: {error}"])
-        intended = Intended(f"{LIBVGPU_DIRECTORY}/libcuda.so.1", DEFAULT_TRANSPORT, same_pid_namespace=False)
+        device, library = self._driver.device, f"{TENANT_LIBRARY_DIRECTORY}/libcuda.so.1"
+        backend = SOFTWARE_BACKEND if device == "software" else ""
+        intended = Intended(library, DEFAULT_TRANSPORT, backend, same_pid_namespace=False)
         proxied = proxy_evidence(described.driver, status, intended)
-        facts = {**proxied.facts, "proxy_pod": self._proxy_pod}
-        return place.below(PROXY, [*reasons, *proxied.reasons], facts, list_reasons=True)
+        reasons += proxied.reasons
+        if device == "cuda" and status.get("backend") == SOFTWARE_BACKEND:
+            reasons.append("the node's proxy serves the software device, not a GPU")
+        return place.below(PROXY, reasons, proxied.facts, list_reasons=True)
 
     def _variables(self) -> dict[str, str]:
-        return {**NATIVE_VARIABLES, **proxy_variables()}
-
-    def _serving(self) -> tuple[str, str]:
-        """Return the pod and the node of a proxy that is ready."""
-        cluster = self._pods.cluster
-        for found in cluster.list("Pod", labels={"app.kubernetes.io/name": APP, ROLE_LABEL: "proxy"}):
-            state = state_of(found)
-            if state.phase == "ready" and self._options.node in ("", state.node):
-                return str(found["metadata"]["name"]), state.node
-        device = self._driver.device if self._driver.device != "auto" else "software"
-        plan = proxy_plan(self._options.image, device, max(1, self._options.gpus), self._options.namespace)
-        settings = {**software_settings(os.environ), SPIN_VARIABLE: spin_of(os.environ)}
-        own = replace(
-            plan,
-            variables={**plan.variables, **settings},
-            node=self._options.node,
-            pull_policy=self._options.pull_policy,
-            pull_secret=self._options.pull_secret,
-        )
-        ready = self._pods.ready(own, self._options.ready_timeout_s)
-        return ready.name, state_of(ready.live).node
+        # The device plugin sets LD_LIBRARY_PATH and the socket for everything in the container.
+        return dict(NATIVE_VARIABLES)

@@ -50,6 +50,7 @@ class ProxyOptions:
     launches_per_s: int = 0
     spin: str = ""
     mode: str = ""
+    places: int = 0
 
     def words(self, path: Path) -> list[str]:
         """Return the command line."""
@@ -60,6 +61,7 @@ class ProxyOptions:
             "--launches-per-s": self.launches_per_s,
             "--spin": self.spin,
             "--mode": self.mode,
+            "--places": self.places,
         }
         options = [word for name, value in given.items() if value for word in (name, str(value))]
         return [str(native_part(PROXY_PROGRAM)), "--socket", str(path), "--backend", str(self.backend), *options]

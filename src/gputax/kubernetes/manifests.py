@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from gputax.kubernetes.objects import (
-    NATIVE,
+    PROXY_NAMESPACE,
     XEN_RUNTIME_CLASS,
     Manifest,
     PodPlan,
@@ -17,8 +18,8 @@ from gputax.kubernetes.objects import (
     job,
     namespace,
     proxy_daemon_set,
+    proxy_network_policy,
     proxy_plan,
-    proxy_variables,
     runtime_class,
     suite_words,
 )
@@ -47,7 +48,8 @@ class ManifestFile:
         import yaml
 
         comment = "".join(f"# {line}\n" for line in self.comment.splitlines())
-        documents = yaml.safe_dump_all(self.manifests, sort_keys=False, width=120)
+        plain = json.loads(json.dumps(self.manifests))  # an object that occurs twice is written twice, without anchors
+        documents = yaml.safe_dump_all(plain, sort_keys=False, width=120)
         return f"{GENERATED if self.notice else ''}{comment}{documents}"
 
 
@@ -106,24 +108,21 @@ def baseline() -> list[Manifest]:
     return [*base()[:-1], job(plan, suite_words("standard", "--device", "cuda"))]
 
 
+def proxy_base() -> list[Manifest]:
+    """Return the proxy's own namespace and its network policy."""
+    return [namespace(PROXY_NAMESPACE, privileged=True), proxy_network_policy()]
+
+
+def proxy(device: str) -> list[Manifest]:
+    """Return everything that runs the proxy and offers it to tenants, on this device."""
+    return [*proxy_base(), proxy_daemon_set(proxy_plan(device=device), RUN_ID)]
+
+
 def gpu_proxy() -> list[Manifest]:
-    """Return the overlay `gpu-proxy`: a proxy on every GPU node, and a tenant's Job without a device."""
-    plan = PodPlan(
-        JOB_NAME,
-        RUN_ID,
-        IMAGE,
-        CPU,
-        role="benchmark",
-        variables={"GPUTAX_NATIVE": NATIVE, **proxy_variables()},
-        tenant_of_proxy=True,
-    )
+    """Return the overlay `gpu-proxy`: a tenant's Job that asks for a place behind the proxy, and for no device."""
+    plan = PodPlan(JOB_NAME, RUN_ID, IMAGE, CPU, role="benchmark", tenant_of_proxy=True)
     words = suite_words("quick", "--workload", "micro", environment="k8s+proxy")
-    return [
-        namespace(hostpath=True),
-        *base()[1:-1],
-        proxy_daemon_set(proxy_plan(), RUN_ID),
-        job(plan, words),
-    ]
+    return [*base()[:-1], job(plan, words)]
 
 
 def xen() -> list[Manifest]:
@@ -136,16 +135,18 @@ def files() -> list[ManifestFile]:
     """Return the generated files of kubernetes/access, base and overlays."""
     restricted, *least = access()
     benchmark = base()[-1]
-    privileged, *_, daemon_set, tenant = gpu_proxy()
+    proxy_namespace, policy = proxy_base()
     xen_class, guest = xen()[-2:]
     return [
         ManifestFile("access/namespace.yaml", ACCESS_NAMESPACE, [restricted]),
         ManifestFile("access/access.yaml", ACCESS, least),
         ManifestFile("base/job.yaml", JOB, [benchmark]),
         ManifestFile("overlays/baseline/job.yaml", BASELINE, [patch(benchmark, baseline()[-1])]),
-        ManifestFile("overlays/gpu-proxy/namespace.yaml", PROXY_NAMESPACE, [patch(restricted, privileged)]),
-        ManifestFile("overlays/gpu-proxy/proxy.yaml", PROXY, [daemon_set]),
-        ManifestFile("overlays/gpu-proxy/job.yaml", PROXY_JOB, [patch(benchmark, tenant)]),
+        ManifestFile("proxy/base/namespace.yaml", NAMESPACE_OF_PROXY, [proxy_namespace]),
+        ManifestFile("proxy/base/network-policy.yaml", NETWORK_POLICY, [policy]),
+        ManifestFile("proxy/gpu/proxy.yaml", PROXY, [proxy("cuda")[-1]]),
+        ManifestFile("proxy/software/proxy.yaml", f"{SOFTWARE_PROXY}{PROXY}", [proxy("software")[-1]]),
+        ManifestFile("overlays/gpu-proxy/job.yaml", PROXY_JOB, [patch(benchmark, gpu_proxy()[-1])]),
         ManifestFile("overlays/xen/runtime-class.yaml", XEN_CLASS, [xen_class]),
         ManifestFile("overlays/xen/job.yaml", XEN_JOB, [patch(benchmark, guest)]),
     ]
@@ -154,6 +155,7 @@ def files() -> list[ManifestFile]:
 def write(made: Sequence[ManifestFile], root: Path) -> None:
     """Write generated files below `root`."""
     for each in made:
+        (root / each.path).parent.mkdir(parents=True, exist_ok=True)
         (root / each.path).write_text(each.text(), encoding="utf-8")
 
 
@@ -170,14 +172,23 @@ Runs the quick suite on the CPU, writes /results/benchmark_results.json and ends
   kubectl -n gputax logs job/gputax-benchmark > k8s.log && gputax compare results/baseline k8s.log
 """
 BASELINE = "The standard suite on one GPU; fails instead of falling back to the CPU."
-PROXY_NAMESPACE = "A hostPath volume (the socket) is beyond what restricted and baseline pod security allow."
-PROXY = """\
-The GPU proxy: one on every node with a GPU, and the only pod there that has the device.
-It is root in its container, without capabilities, because the directory of its socket belongs to the node's root.
-It has no CPU limit: a quota would stop all tenants for the rest of each period, and make the proxy sleep between calls.
-Without a GPU: set --device software and drop nvidia.com/gpu; those are not a GPU's numbers.
+NAMESPACE_OF_PROXY = """\
+The proxy's own namespace: it mounts directories of the node, which only the level `privileged` allows.
+Let nobody else make pods here, or exec into them: that would be root on the node. Tenants have their own namespace.
 """
-PROXY_JOB = "A tenant: its driver is libvgpu, and it reaches the GPU through the socket; it has no device node."
+NETWORK_POLICY = "Neither proxy nor plugin uses the network: tenants and kubelet reach them through Unix sockets."
+PROXY = """\
+The GPU proxy (container gputax): one on every node with a GPU, and the only pod there that has the device.
+Its device plugin (container plugin) offers 16 places behind the proxy as gputax.dev/vgpu: a pod that asks for one
+gets the sockets of its place and the library from the plugin, and needs no volume and no right for it.
+Both are root in their containers, without capabilities, because their directories belong to the node's root.
+It has no CPU limit: a quota would stop all tenants for the rest of each period, and make the proxy sleep between calls.
+"""
+SOFTWARE_PROXY = "The software device behind the proxy, for clusters without GPUs. Not a GPU's numbers.\n"
+PROXY_JOB = """\
+A tenant: its driver is libvgpu, and it reaches the GPU through its place's socket; it has no device node.
+The proxy must be there: kubectl apply -k kubernetes/proxy/gpu (or kubernetes/proxy/software)
+"""
 XEN_CLASS = """\
 Pods of this class run in a Xen guest, where a node's container runtime has the handler xen-cri.
 The overhead is the guest's own memory and CPU time, which the scheduler then counts.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gputax.kubernetes.objects import GPU_RESOURCE, Manifest
+from gputax.kubernetes.objects import GPU_RESOURCE, VGPU_RESOURCE, Manifest
 
 SCALES = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
@@ -129,6 +129,7 @@ class NodeFacts:
             "memory": self.allocatable.get("memory"),
             "gpus": self.offered(GPU_RESOURCE),
             "gpu_capacity": int(self.capacity.get(GPU_RESOURCE, "0")),
+            "vgpus": self.offered(VGPU_RESOURCE),
             "gpu_hint": self.gpu_label,
             "labels": dict(self.labels),
             "runtime_handlers": list(self.runtime_handlers) or None,

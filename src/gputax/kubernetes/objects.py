@@ -33,8 +33,20 @@ OWN_FACTS = {
     "GPUTAX_NAMESPACE": "metadata.namespace",
     "GPUTAX_NODE": "spec.nodeName",
 }
+# The GPU proxy has a namespace of its own: it mounts directories of the node, which tenants never do.
+PROXY_NAMESPACE = "gputax-proxy"
 PROXY_DIRECTORY = "/run/gputax-proxy"
+"""The proxy's directory on the node; in a tenant's container, the directory of its place."""
 PROXY_SOCKET = f"{PROXY_DIRECTORY}/proxy.sock"
+PROXY_PLACES = "places"
+PLACES = 16
+VGPU_RESOURCE = "gputax.dev/vgpu"
+"""What a tenant's pod asks for: one place behind the proxy of its node."""
+# Not below /run, which many distributions mount noexec.
+LIBRARY_DIRECTORY = "/var/lib/gputax-proxy"
+TENANT_LIBRARY_DIRECTORY = "/opt/gputax-vgpu"
+KUBELET_PLUGINS = "/var/lib/kubelet/device-plugins"
+"""The kubelet's own place for sockets of device plugins; it is built in."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +90,10 @@ class PodPlan:
     pull_secret: str = ""
     service_account: str = ""
     tenant_of_proxy: bool = False
-    """Mount the directory with the proxy's socket."""
+    """Ask for a place behind the node's GPU proxy; the device plugin mounts its socket and the library."""
     serves_proxy: bool = False
     """The pod is the proxy itself: it writes to that directory, which belongs to root on the node."""
-    startup_probe: Mapping[str, Any] = field(default_factory=dict)
+    probes: Mapping[str, Any] = field(default_factory=dict)
     knows_itself: bool = False
     """Pass the pod's name, uid and node to the program, which has to collect the evidence itself."""
     further_labels: Mapping[str, str] = field(default_factory=dict)
@@ -142,7 +154,7 @@ def pod_spec(plan: PodPlan) -> Manifest:
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [plan.node]}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         spec["affinity"] = {"nodeAffinity": required}
-    if plan.size.gpus:
+    if plan.size.gpus or plan.tenant_of_proxy:
         spec["tolerations"] = [gpu_toleration()]
     if plan.host_ipc:
         spec["hostIPC"] = True
@@ -172,14 +184,14 @@ def _container(plan: PodPlan) -> Manifest:
         {"name": "tmp", "mountPath": "/tmp"},
         {"name": "results", "mountPath": RESULTS},
     ]
-    if plan.tenant_of_proxy or plan.serves_proxy:
-        mounts.append({"name": "proxy", "mountPath": PROXY_DIRECTORY, "readOnly": not plan.serves_proxy})
+    if plan.serves_proxy:
+        mounts.append({"name": "proxy", "mountPath": PROXY_DIRECTORY})
     variables = {"HOME": "/tmp", "TMPDIR": "/tmp", **plan.variables}
     if plan.tenant_of_proxy:
-        # NVIDIA's runtime gives every GPU of the node to a container whose image says `all`, as CUDA images do.
+        # The device plugin says it too; a pod's own variable counts more than a plugin's, and this one cannot be lost.
         variables["NVIDIA_VISIBLE_DEVICES"] = "void"
     return {
-        **({"startupProbe": dict(plan.startup_probe)} if plan.startup_probe else {}),
+        **plan.probes,
         "name": CONTAINER,
         "image": plan.image,
         "imagePullPolicy": plan.pull_policy,
@@ -189,7 +201,7 @@ def _container(plan: PodPlan) -> Manifest:
             *({"name": name, "value": value} for name, value in variables.items()),
             *(own_facts() if plan.knows_itself else ()),
         ],
-        "resources": plan.size.resources(),
+        "resources": _resources(plan),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -197,6 +209,11 @@ def _container(plan: PodPlan) -> Manifest:
         },
         "volumeMounts": mounts,
     }
+
+
+def _resources(plan: PodPlan) -> Manifest:
+    place = {VGPU_RESOURCE: "1"} if plan.tenant_of_proxy else {}
+    return {kind: {**amounts, **place} for kind, amounts in plan.size.resources().items()}
 
 
 def _ports(plan: PodPlan) -> list[Manifest]:
@@ -213,10 +230,8 @@ def own_facts() -> list[Manifest]:
 
 def _volumes(plan: PodPlan) -> list[Manifest]:
     volumes: list[Manifest] = [{"name": "tmp", "emptyDir": {}}, {"name": "results", "emptyDir": {}}]
-    if plan.tenant_of_proxy or plan.serves_proxy:
-        # A tenant never creates the directory: if it is missing, no proxy runs on that node.
-        kind = "DirectoryOrCreate" if plan.serves_proxy else "Directory"
-        volumes.append({"name": "proxy", "hostPath": {"path": PROXY_DIRECTORY, "type": kind}})
+    if plan.serves_proxy:
+        volumes.append({"name": "proxy", "hostPath": {"path": PROXY_DIRECTORY, "type": "DirectoryOrCreate"}})
     return volumes
 
 
@@ -247,9 +262,9 @@ def suite_words(suite: str = "quick", *further: str, environment: str = "k8s") -
     return [*words, "--out", RESULTS, "--overwrite", "--result-block"]
 
 
-def namespace(name: str = NAMESPACE, *, hostpath: bool = False) -> Manifest:
-    """Return the namespace with its pod security level: restricted, unless a layer needs a host path."""
-    level = "privileged" if hostpath else "restricted"
+def namespace(name: str = NAMESPACE, *, privileged: bool = False) -> Manifest:
+    """Return the namespace with its pod security level: restricted, unless its pods need something of the node."""
+    level = "privileged" if privileged else "restricted"
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -277,60 +292,106 @@ def runtime_class() -> Manifest:
     }
 
 
-PROXY_SIZE = Size(cpus=1, memory="1Gi", cpu_limited=False)
+# Together one CPU: the proxy serves, the plugin asks it once a second how it is.
+PROXY_SIZE = Size(millicpus=900, memory="4Gi", cpu_limited=False)
+PLUGIN_SIZE = Size(millicpus=100, memory="256Mi", cpu_limited=False)
 STATUS = ("gputax", "proxy", "status", "--json", "--socket", PROXY_SOCKET)
 
 
 def proxy_variables() -> dict[str, str]:
-    """Return the variables with which a program loads libvgpu as its driver, and libvgpu finds the proxy."""
-    return {"LD_LIBRARY_PATH": LIBVGPU_DIRECTORY, "GPUTAX_PROXY_SOCKET": PROXY_SOCKET}
+    """Return the variables with which a tenant's program loads libvgpu as its driver, and libvgpu finds the proxy."""
+    return {"LD_LIBRARY_PATH": TENANT_LIBRARY_DIRECTORY, "GPUTAX_PROXY_SOCKET": PROXY_SOCKET}
 
 
 def proxy_command(device: str) -> list[str]:
-    """Return the command of a proxy's container; pods with any user id may connect to its socket."""
+    """Return the command of a proxy's container; its own socket is the operator's, tenants have places."""
     return [
-        "gputax", "proxy", "start", "--foreground", "--device", device, "--socket", PROXY_SOCKET, "--mode", "0666",
+        "gputax", "proxy", "start", "--foreground", "--device", device, "--socket", PROXY_SOCKET,
+        "--places", str(PLACES),
     ]  # fmt: skip
 
 
-def proxy_probe() -> Manifest:
-    """Return the startup probe: it runs until the proxy is ready and never again, so it costs nothing later."""
+def proxy_probes() -> Manifest:
+    """Return the probes: each asks for the proxy's status with a program of a millisecond, not with Python."""
+    answers = {"exec": {"command": [f"{NATIVE}/gputax-proxy", "--check", f"{PROXY_SOCKET}.status"]}}
     return {
-        "exec": {"command": list(STATUS)},
-        "periodSeconds": 1,
-        "timeoutSeconds": 10,
-        "failureThreshold": 60,
+        "startupProbe": {**answers, "periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 60},
+        "readinessProbe": {**answers, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 1},
+        "livenessProbe": {**answers, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 3},
     }
 
 
-def proxy_plan(image: str = IMAGE, device: str = "cuda", gpus: int = 1, namespace: str = NAMESPACE) -> PodPlan:
-    """Return the pod of a proxy: only it has the device, and it is reachable only through the socket."""
+def proxy_plan(image: str = IMAGE, device: str = "cuda") -> PodPlan:
+    """Return the pod of a proxy: only it has the device, and it is reachable only through its sockets."""
     return PodPlan(
-        "",
+        PROXY_NAMESPACE,
         "",
         image,
-        replace(PROXY_SIZE, gpus=gpus if device == "cuda" else 0),
-        namespace,
+        replace(PROXY_SIZE, gpus=1 if device == "cuda" else 0),
+        PROXY_NAMESPACE,
         role="proxy",
         command=tuple(proxy_command(device)),
         variables={"GPUTAX_NATIVE": NATIVE},
         serves_proxy=True,
-        startup_probe=proxy_probe(),
+        probes=proxy_probes(),
     )
 
 
+PLUGIN_CONTAINER = "plugin"
+
+
+def _plugin_container(proxy: Manifest) -> Manifest:
+    """Return the container beside the proxy that offers its places to the kubelet; it has no device."""
+    return {
+        "name": PLUGIN_CONTAINER,
+        "image": proxy["image"],
+        "imagePullPolicy": proxy["imagePullPolicy"],
+        "command": [
+            "gputax", "proxy", "plugin", "--socket", PROXY_SOCKET, "--library-directory", LIBRARY_DIRECTORY,
+        ],
+        "env": [*proxy["env"], {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
+        "resources": PLUGIN_SIZE.resources(),
+        "securityContext": proxy["securityContext"],
+        "volumeMounts": [
+            {"name": "plugin-tmp", "mountPath": "/tmp"},
+            {"name": "proxy", "mountPath": PROXY_DIRECTORY, "readOnly": True},
+            {"name": "library", "mountPath": LIBRARY_DIRECTORY},
+            {"name": "kubelet", "mountPath": KUBELET_PLUGINS},
+        ],
+    }  # fmt: skip
+
+
 def proxy_daemon_set(plan: PodPlan, run_id: str) -> Manifest:
-    """Return the DaemonSet that runs one proxy on every node with a GPU."""
+    """Return the DaemonSet that runs one proxy, and the plugin that offers it, on every node with a GPU."""
     spec = {**pod_spec(plan), "restartPolicy": "Always"}
-    if plan.size.gpus:
-        spec["tolerations"] = [gpu_toleration()]
+    spec["containers"] = [*spec["containers"], _plugin_container(spec["containers"][0])]
+    spec["volumes"] = [
+        *spec["volumes"],
+        {"name": "plugin-tmp", "emptyDir": {}},
+        {"name": "library", "hostPath": {"path": LIBRARY_DIRECTORY, "type": "DirectoryOrCreate"}},
+        {"name": "kubelet", "hostPath": {"path": KUBELET_PLUGINS, "type": "Directory"}},
+    ]
     chosen = {"app.kubernetes.io/name": APP, "app.kubernetes.io/component": plan.role}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": {"name": "gputax-proxy", "namespace": plan.namespace, "labels": labels(run_id, plan.role)},
+        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": labels(run_id, plan.role)},
         "spec": {
             "selector": {"matchLabels": chosen},
             "template": {"metadata": {"labels": labels(run_id, plan.role)}, "spec": spec},
         },
+    }
+
+
+def proxy_network_policy() -> Manifest:
+    """Return the policy of the proxy's namespace: no traffic at all, because everything goes over Unix sockets."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {
+            "name": "no-network",
+            "namespace": PROXY_NAMESPACE,
+            "labels": {NAME_LABEL: APP, "app.kubernetes.io/managed-by": APP},
+        },
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
     }

@@ -23,7 +23,7 @@ class Permission:
 # Exactly the requests of the environment k8s; the Role in kubernetes/access is generated from this list.
 PERMISSIONS: tuple[Permission, ...] = (
     Permission("create", "pods", "start the pod of a worker"),
-    Permission("list", "pods", "find pods left by a killed run, and a running proxy"),
+    Permission("list", "pods", "find pods left by a killed run"),
     Permission("watch", "pods", "see it become ready or fail, and read its uid, node and limits as evidence"),
     Permission("delete", "pods", "delete it afterwards"),
     Permission("create", "pods/exec", "start the worker in it and hold its pipes"),

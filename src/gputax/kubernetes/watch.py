@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gputax.errors import GputaxError, PreflightError
 from gputax.kubernetes.client import Cluster
-from gputax.kubernetes.objects import APP, NAME_LABEL, Manifest
+from gputax.kubernetes.objects import APP, NAME_LABEL, VGPU_RESOURCE, Manifest
 
 Phase = Literal["waiting", "ready", "stuck", "ended"]
 # Reasons that do not resolve by themselves; the kubelet would retry forever.
@@ -284,6 +284,11 @@ def unschedulable_step(words: str) -> str:
     """Return the next step for the scheduler's reason."""
     if "Insufficient nvidia.com" in words:
         return "request fewer with --gpus, or list the nodes' GPUs: gputax doctor --env k8s"
+    if f"Insufficient {VGPU_RESOURCE}" in words:
+        return (
+            "no node has a free place behind a GPU proxy: install one with kubectl apply -k kubernetes/proxy/gpu "
+            "(or kubernetes/proxy/software), or wait for a tenant to end; gputax doctor --env k8s+proxy"
+        )
     if "Insufficient cpu" in words or "Insufficient memory" in words:
         return (
             "request less with --cpus or --memory (and --threads on the other side of a comparison); "

@@ -172,7 +172,7 @@ def proxy_group_evidence(tenants: Sequence[Evidence]) -> Evidence:
     nodes = sorted({str(each.fact("node")) for each in tenants})
     if len(nodes) != 1:
         reasons.append(f"the tenants ran on different nodes: {', '.join(nodes)}")
-    proxies = {(each.fact("proxy_pod"), each.fact("device")) for each in tenants}
+    proxies = {(each.fact("proxy_pid"), each.fact("device")) for each in tenants}
     if len(proxies) != 1:
         reasons.append(f"the tenants were served by {len(proxies)} proxies or devices")
     numbers = [each.fact("tenant") for each in tenants]
@@ -182,7 +182,7 @@ def proxy_group_evidence(tenants: Sequence[Evidence]) -> Evidence:
     reached: Reached = "software" if name.startswith(SOFTWARE_DEVICE_NAME) else "cuda"
     facts = {
         "node": ", ".join(nodes),
-        "proxy_pod": tenants[0].fact("proxy_pod") if tenants else None,
+        "proxy_pid": tenants[0].fact("proxy_pid") if tenants else None,
         "device": name or None,
         "tenants_of_the_proxy": numbers,
         "reaches_device": reached == "cuda",

@@ -13,7 +13,8 @@ WANTED = Wanted(cpus=2)
 def node(**changes: Any) -> dict[str, Any]:
     return {
         "name": "n1", "ready": True, "why": "", "cordoned": False, "taints": [], "cpus": 4.0, "memory": "8Gi",
-        "gpus": 1, "gpu_capacity": 1, "gpu_hint": "", "labels": {}, "runtime_handlers": ["", "runc"], **changes,
+        "gpus": 1, "gpu_capacity": 1, "vgpus": 0, "gpu_hint": "", "labels": {}, "runtime_handlers": ["", "runc"],
+        **changes,
     }  # fmt: skip
 
 
@@ -44,12 +45,7 @@ BROKEN = {
 }
 CASES: dict[str, tuple[dict[str, Any], Wanted, str, str]] = {
     "no namespace": (facts(namespace_labels=None), WANTED, "gputax does not exist", "kubectl create namespace gputax"),
-    "pod security": (
-        facts(namespace_labels={"pod-security.kubernetes.io/enforce": "restricted"}),
-        Wanted("k8s+proxy"),
-        "Pod security",
-        "kubectl label namespace",
-    ),
+    "no proxy": (facts(), Wanted("k8s+proxy"), "No node offers gputax.dev/vgpu", "apply -k kubernetes/proxy/gpu"),
     "permission": (
         facts(permissions=[{"verb": "create", "resource": "pods/exec", "why": "w", "allowed": False, "reason": "r"}]),
         WANTED,

@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 
 from gputax.kubernetes import objects
-from gputax.kubernetes.objects import PodPlan, Size, job, pod, proxy_plan, suite_words
+from gputax.kubernetes.objects import (
+    PodPlan,
+    Size,
+    job,
+    pod,
+    proxy_daemon_set,
+    proxy_network_policy,
+    proxy_plan,
+    suite_words,
+)
 from gputax.kubernetes.permissions import PERMISSIONS, rules
 from tests.builders.kustomizations import PLACES
 
@@ -43,30 +52,76 @@ def test_a_pod_is_restricted_and_only_the_proxy_is_root_without_any_capability(p
     assert whole.get("runAsNonRoot", False) is not plan.serves_proxy
 
 
-def test_only_a_layer_that_needs_a_path_of_the_node_gets_one() -> None:
-    assert all("hostPath" not in volume for volume in pod(PLAN)["spec"]["volumes"])
-    tenant = pod(PodPlan("p", "r", "i", tenant_of_proxy=True))
-    (volume,) = [each for each in tenant["spec"]["volumes"] if "hostPath" in each]
-    (mount,) = [each for each in container(tenant)["volumeMounts"] if each["name"] == volume["name"]]
-    assert volume["hostPath"] == {"path": "/run/gputax-proxy", "type": "Directory"}
-    assert mount["readOnly"] is True
-    assert objects.GPU_RESOURCE not in container(tenant)["resources"]["limits"]
+TENANT = PodPlan("p", "r", "i", tenant_of_proxy=True)
+
+
+def test_a_tenant_asks_for_a_place_and_gets_no_path_of_the_node_and_no_device() -> None:
+    assert "hostPath" not in str([pod(PLAN), pod(TENANT)])
+    resources = container(pod(TENANT))["resources"]
+    assert resources["limits"]["gputax.dev/vgpu"] == resources["requests"]["gputax.dev/vgpu"] == "1"
+    assert objects.GPU_RESOURCE not in resources["limits"]
+    assert "gputax.dev/vgpu" not in container(pod(PLAN))["resources"]["limits"]
+    assert pod(TENANT)["spec"]["tolerations"] == [objects.gpu_toleration()], "the proxy's node is a GPU node"
+
+
+@pytest.mark.parametrize("device", ["cuda", "software"])
+def test_the_proxy_is_in_a_namespace_of_its_own_beside_the_plugin_that_offers_it(device: str) -> None:
+    manifest = proxy_daemon_set(proxy_plan(device=device), "r")
+    assert manifest["metadata"]["namespace"] == "gputax-proxy"
+    spec = manifest["spec"]["template"]["spec"]
+    proxy, plugin = spec["containers"]
+    assert ("nvidia.com/gpu" in proxy["resources"]["limits"]) is (device == "cuda")
+    assert "nvidia.com/gpu" not in plugin["resources"]["limits"]
+    paths = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
+    assert paths == {
+        "proxy": "/run/gputax-proxy", "library": "/var/lib/gputax-proxy", "kubelet": "/var/lib/kubelet/device-plugins",
+    }  # fmt: skip
+    mounted = {each["name"]: each for each in proxy["volumeMounts"]}
+    assert not {"library", "kubelet"} & mounted.keys(), "what a tenant could break cannot reach the kubelet"
+    assert next(each for each in plugin["volumeMounts"] if each["name"] == "proxy")["readOnly"] is True
+    # Sockets are passed on by their path, which must be the same on the node and in the container.
+    assert all(each["mountPath"] == paths[each["name"]] for each in plugin["volumeMounts"] if each["name"] in paths)
+    for each in (proxy, plugin):
+        assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert proxy["command"][-2:] == ["--places", "16"]
+    assert "--mode" not in proxy["command"], "the proxy's own socket is the operator's"
+
+
+def test_the_proxy_is_probed_for_as_long_as_it_runs_and_has_no_network() -> None:
+    probes = {name: each for name, each in container(pod(proxy_plan())).items() if name.endswith("Probe")}
+    assert set(probes) == {"startupProbe", "readinessProbe", "livenessProbe"}
+    for each in probes.values():
+        assert each["exec"]["command"][1:] == ["--check", "/run/gputax-proxy/proxy.sock.status"]
+    policy = proxy_network_policy()
+    assert policy["metadata"]["namespace"] == "gputax-proxy"
+    assert policy["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
 
 
 def rendered_tenants() -> list[objects.Manifest]:
-    """Every pod of the overlays that mounts the directory of the proxy's socket read-only."""
+    """Every pod of the overlays that asks for a place behind the proxy."""
     rendered = [each for place in PLACES.values() for each in place() if each["kind"] in ("Job", "Deployment")]
     specs = [each["spec"]["template"] for each in rendered]
-    return [each for each in specs if any(volume["name"] == "proxy" for volume in each["spec"]["volumes"])]
+    return [each for each in specs if "gputax.dev/vgpu" in str(each)]
 
 
 def test_a_tenants_pod_refuses_the_devices_that_its_image_asks_for() -> None:
     """The image says NVIDIA_VISIBLE_DEVICES=all, and NVIDIA's runtime heeds it without any resource request."""
-    tenants = [pod(PodPlan("p", "r", "i", tenant_of_proxy=True)), *rendered_tenants()]
+    tenants = [pod(TENANT), *rendered_tenants()]
     assert len(tenants) > 1
     for tenant in tenants:
         variables = [each for each in container(tenant)["env"] if each["name"] == "NVIDIA_VISIBLE_DEVICES"]
         assert variables == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+
+
+def test_a_path_of_the_node_is_only_in_the_proxys_namespace_and_only_that_one_is_privileged_for_it() -> None:
+    for place, made in PLACES.items():
+        for each in made():
+            if "hostPath" in str(each):
+                assert each["metadata"]["namespace"] == "gputax-proxy", place
+            if each["kind"] in ("Role", "RoleBinding"):
+                assert each["metadata"]["namespace"] == "gputax", "nobody gets a right in the proxy's namespace"
+            if each["kind"] == "Namespace" and each["metadata"]["name"] == "gputax" and "mps" not in place:
+                assert each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted", place
 
 
 def test_only_a_tenants_pod_refuses_devices() -> None:

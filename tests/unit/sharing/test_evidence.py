@@ -280,7 +280,7 @@ def test_the_software_device_s_own_size_is_the_whole_where_nobody_tells_another(
 
 def behind_proxy(number: int, **changes: Any) -> Evidence:
     return Evidence({
-        "active": True, "pod": f"t-{number}", "node": "n", "proxy_pod": "proxy", "device": "NVIDIA A100",
+        "active": True, "pod": f"t-{number}", "node": "n", "proxy_pid": 7, "device": "NVIDIA A100",
         "tenant": number, **changes,
     })  # fmt: skip
 
@@ -289,7 +289,7 @@ def behind_proxy(number: int, **changes: Any) -> Evidence:
     ("changes", "words"),
     [
         ({}, ""),
-        ({"proxy_pod": "another"}, "served by 2 proxies or devices"),
+        ({"proxy_pid": 8}, "served by 2 proxies or devices"),
         ({"node": "m"}, "the tenants ran on different nodes: m, n"),
         ({"tenant": 1}, "the proxy counts two tenants as one"),
         ({"active": False, "reasons": ["the proxy does not answer"]}, "tenant 2: the proxy does not answer"),

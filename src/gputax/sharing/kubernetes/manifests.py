@@ -265,7 +265,7 @@ def files() -> list[ManifestFile]:
         deployment = patch(client_base(), client_deployment(client))
         made.append(ManifestFile(f"{overlay}/deployment.yaml", client.comment, [deployment]))
         if client.host_ipc:
-            privileged = patch(namespace(), namespace(hostpath=True))
+            privileged = patch(namespace(), namespace(privileged=True))
             made.append(ManifestFile(f"{overlay}/namespace.yaml", HOST_IPC, [privileged]))
     return [*made, *device_plugin_files()]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gputax.errors import GputaxError, PreflightError
 from gputax.kubernetes.client import Cluster, ForbiddenError
 from gputax.kubernetes.nodes import MIG_STATE_LABEL, VENDOR, NodeFacts, node_facts, quantity
-from gputax.kubernetes.objects import APP, PROXY_SIZE, ROLE_LABEL, RUN_LABEL, Manifest, Size
+from gputax.kubernetes.objects import RUN_LABEL, VGPU_RESOURCE, Manifest, Size
 from gputax.kubernetes.pods import as_yaml
 from gputax.kubernetes.watch import Clock, Say, state_of
 from gputax.plan.options import EnvironmentOptions
@@ -233,18 +233,32 @@ class SharingNode:
         """Return the resources that other pods use on the node; None if we may not list them."""
         return others_of_run(self._cluster, self._name, self._pods.run_id)
 
-    def tenant_size(self, parts: int, *, behind_proxy: bool = False) -> Size:
+    def with_places(self, parts: int) -> NodeFacts:
+        """Choose the node for tenants of a GPU proxy: one that offers so many places behind its proxy."""
+        nodes = [node for node in listed_nodes(self._cluster) if node.usable]
+        named = self._name or self._options.node  # all cells use the same node
+        if named:
+            nodes = [node for node in nodes if node.name == named]
+        found = [node for node in nodes if node.offered(VGPU_RESOURCE) >= parts]
+        if not found:
+            most = max((node.offered(VGPU_RESOURCE) for node in nodes), default=0)
+            raise PreflightError(
+                f"{parts} tenants need as many places behind a GPU proxy, but {most} are offered ({VGPU_RESOURCE})",
+                where=f"node {named}" if named else f"{len(nodes)} usable nodes",
+                next_step="kubectl apply -k kubernetes/proxy/gpu (or kubernetes/proxy/software) installs it",
+            )
+        chosen = min(found, key=lambda node: node.name)
+        self._name = chosen.name
+        return chosen
+
+    def tenant_size(self, parts: int) -> Size:
         """Return each tenant's share of the node, which is fixed for an experiment."""
         if not self._name:
             self._name = self._any_node().name
         key = (self._name, parts)
         if key not in self._sizes:
-            others = self.others()
-            if behind_proxy and others is not None and not self._proxy_serves():
-                memory_mb = others.memory_mb + quantity(PROXY_SIZE.memory) / 2**20
-                others = Others(others.millicpus + 1000 * PROXY_SIZE.cpus, memory_mb)
             options = self._options
-            self._sizes[key] = tenant_size(self.current(), parts, others, options.cpus, options.memory)
+            self._sizes[key] = tenant_size(self.current(), parts, self.others(), options.cpus, options.memory)
         return self._sizes[key]
 
     def files(self) -> dict[str, str]:
@@ -325,20 +339,13 @@ class SharingNode:
         return next(((node, offer) for node, offer in offers if not offer.refusal), offers[0])
 
     def _any_node(self) -> NodeFacts:
-        """Return a node for tenants without their own GPU, preferably one with a proxy."""
+        """Return a node for tenants without their own GPU."""
         if self._options.node:
             return gpu_nodes(self._cluster, self._options.node)[0]
-        serving = {state_of(each).node for each in self._proxies()}
         usable = [node for node in listed_nodes(self._cluster) if node.usable]
         if not usable:
             raise PreflightError("no node is ready", next_step="kubectl get nodes")
-        return min(usable, key=lambda node: (node.name not in serving, node.name))
-
-    def _proxies(self) -> list[Manifest]:
-        return self._cluster.list("Pod", labels={"app.kubernetes.io/name": APP, ROLE_LABEL: "proxy"})
-
-    def _proxy_serves(self) -> bool:
-        return any(state_of(each).phase == "ready" for each in self._proxies())
+        return min(usable, key=lambda node: node.name)
 
     def _watch(self, name: str) -> NodeWatch:
         if name not in self._watches:

@@ -13,6 +13,7 @@ from gputax.environments.environment import Described, Evidence
 from gputax.environments.kubernetes import Kubernetes, KubernetesProxy
 from gputax.errors import GputaxError, PreflightError, UsageError
 from gputax.kubernetes.nodes import NodeFacts
+from gputax.kubernetes.objects import VGPU_RESOURCE
 from gputax.kubernetes.pods import uninterrupted
 from gputax.kubernetes.watch import Clock
 from gputax.plan.cells import Setup
@@ -63,7 +64,8 @@ class KubernetesShared:
         self._switched = None
         if technique.name == "proxy":
             self._node.put_back()
-            facts: dict[str, Any] = {}
+            node = self._node.with_places(parts)
+            facts: dict[str, Any] = {"node": node.name, "places": node.offered(VGPU_RESOURCE)}
         else:
             offer = self._node.bring_to(technique.name, parts, say)
             facts = {**self._node.current().kept(), **offer.limits()}
@@ -78,13 +80,14 @@ class KubernetesShared:
                 f"{count} tenants, but the device has only {parts} parts", next_step=f"use --slices {count}"
             )
         self.impossible(technique, setup)
-        size = self._node.tenant_size(parts, behind_proxy=technique.name == "proxy")
+        size = self._node.tenant_size(parts)
         threads = setup.threads or max(1, size.cpus if not size.millicpus else size.millicpus // 1000)
         setup = dataclasses.replace(setup, threads=threads, engine=waiting_passively(setup.engine))
-        if technique.name == "proxy":
-            return [self._behind_proxy(TenantShape(technique.name, number, size), setup) for number in _numbers(count)]
-        offer = self._offer(technique)
         node = self._node.current().name
+        if technique.name == "proxy":
+            shapes = [TenantShape(technique.name, number, size, node) for number in _numbers(count)]
+            return [self._behind_proxy(shape, setup) for shape in shapes]
+        offer = self._offer(technique)
         return [
             self._tenant(technique, TenantShape(technique.name, number, size, node, offer), setup, offer.entitlement)
             for number in _numbers(count)

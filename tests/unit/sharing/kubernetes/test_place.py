@@ -177,11 +177,16 @@ def test_tenants_of_the_proxy_have_no_device_and_the_node_is_put_back_for_it(
     gpu = GpuNode(api)
     before = gpu.labels
     place.switch(MPS, 3, silent)
+    gpu.set({}, {"gputax.dev/vgpu": "2"})
+    with pytest.raises(PreflightError, match="3 tenants need as many places behind a GPU proxy, but 2 are offered"):
+        place.switch(PROXY, 3, silent)
+    gpu.set({}, {"gputax.dev/vgpu": "16"})
     place.switch(PROXY, 3, silent)
     assert gpu.labels == before
     tenants = place.tenants(PROXY, 3, 3, MICRO)
     plans = [kubernetes(tenant).plan() for tenant in tenants]
     assert all(plan.tenant_of_proxy and not plan.size.gpus for plan in plans)
+    assert {plan.node for plan in plans} == {NODE}, "all behind one proxy"
     assert len({repr(plan) for plan in plans}) == 3
     with pytest.raises(UsageError, match="forwards the CUDA driver API"):
         place.tenants(PROXY, 1, 3, SETUP)
