@@ -26,8 +26,9 @@ const char *child_identity(void);
 /* Compiles `folder`/kernel.c to `folder`/kernel.so in a confined child process. */
 bool child_compile(const char *folder);
 
-/* cache.c: the function of this text that runs a block, from the cache or freshly compiled; NULL: it cannot be had. */
-compiled_block *cache_get(const char *text, void **library);
+/* cache.c: the function of this text that runs a block, from the cache or, if it may be built, freshly compiled; NULL: it
+ * cannot be had. */
+compiled_block *cache_get(const char *text, bool may_build, void **library);
 void cache_release(void *library);
 
 /* report.c: counts of what ran how, for whoever asks. */

@@ -245,7 +245,7 @@ static void name_of(const char *text, char *path, size_t room)
     snprintf(path, room, "%s/%s.so", folder, hexadecimal);
 }
 
-compiled_block *cache_get(const char *text, void **library)
+compiled_block *cache_get(const char *text, bool may_build, void **library)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     char path[PATH_BYTES];
@@ -255,6 +255,8 @@ compiled_block *cache_get(const char *text, void **library)
         return NULL;
     name_of(text, path, sizeof path);
     enum entry found = look(path);
+    if (found != ENTRY_GOOD && !may_build)
+        return NULL;
     if (found == ENTRY_CORRUPTED) {
         char words[PATH_BYTES + 128];
         snprintf(words, sizeof words, "the compiled kernel %s is damaged and is compiled again", path);

@@ -11,6 +11,9 @@
 
 /* To compile takes half a second: worth it for what costs the interpreter this much. */
 #define WORTH_NS 50000000u
+/* To look for its code in the cache takes some 10 ms: without it a start interprets each kernel until it has cost WORTH_NS,
+ * and ResNet-50 meets 15 such launches (1 s of CPU time). */
+#define LOOK_NS 2000000u
 #define INTERPRETED_NS_PER_STEP 50.0 /* of a warp */
 
 enum policy { POLICY_AUTO, POLICY_ALWAYS, POLICY_NEVER };
@@ -69,13 +72,16 @@ static char *text_of(const struct ptx_kernel *kernel, const struct ptx_launch *l
     return text;
 }
 
-static void compile(const struct ptx_kernel *kernel, const struct ptx_launch *launch, struct compiled *made)
+static void compile(const struct ptx_kernel *kernel, const struct ptx_launch *launch, bool may_build,
+                    struct compiled *made)
 {
     uint64_t began = run_now_ns();
     char *text = text_of(kernel, launch, made);
+    made->missed = false;
     if (!text)
         return;
-    made->run = cache_get(text, &made->library);
+    made->run = cache_get(text, may_build, &made->library);
+    made->missed = !may_build && !made->run;
     free(text);
     report_add(REPORT_COMPILE_NS, run_now_ns() - began);
 }
@@ -113,12 +119,12 @@ static struct compile_state *state_of(const struct ptx_code *code)
     return *code->compile;
 }
 
-static bool worth(const struct compile_state *state, const struct ptx_launch *launch)
+static bool costs(const struct compile_state *state, const struct ptx_launch *launch, uint64_t ns)
 {
     double warps = (double)((launch->block[0] * launch->block[1] * launch->block[2] + LANES - 1) / LANES);
     double blocks = (double)launch->grid[0] * launch->grid[1] * launch->grid[2];
-    return policy == POLICY_ALWAYS || state->interpreted_ns > WORTH_NS ||
-           state->steps * warps * blocks * INTERPRETED_NS_PER_STEP > WORTH_NS;
+    return policy == POLICY_ALWAYS || state->interpreted_ns > ns ||
+           state->steps * warps * blocks * INTERPRETED_NS_PER_STEP > (double)ns;
 }
 
 static struct compiled *get(const struct ptx_kernel *kernel, const struct ptx_launch *launch)
@@ -126,18 +132,28 @@ static struct compiled *get(const struct ptx_kernel *kernel, const struct ptx_la
     struct compile_state *state = state_of(kernel->code);
     uint64_t shared_bytes = kernel->shared_bytes + (uint64_t)launch->dynamic_shared_bytes;
     struct compiled *known = state ? find(state, launch, shared_bytes) : NULL;
-    if (known || !state || state->count == SHAPES_MAX || !worth(state, launch))
+    if (!state || (known && !known->missed))
         return known;
-    if (!child_identity()) {
-        report_warn("no C compiler (cc, gcc or clang) is on the PATH; kernels are interpreted, which is slow");
+    bool worth = costs(state, launch, WORTH_NS);
+    if (known && !worth)
+        return known;
+    if (!known && (state->count == SHAPES_MAX || !costs(state, launch, LOOK_NS)))
         return NULL;
+    if (!child_identity()) {
+        if (worth)
+            report_warn("no C compiler (cc, gcc or clang) is on the PATH; kernels are interpreted, which is slow");
+        return NULL;
+    }
+    if (known) {
+        compile(kernel, launch, worth, known);
+        return known;
     }
     struct compiled *made = calloc(1, sizeof *made);
     if (!made)
         return NULL;
     *made = (struct compiled){.next = state->compiled, .shared_bytes = shared_bytes};
     memcpy(made->block, launch->block, sizeof made->block);
-    compile(kernel, launch, made);
+    compile(kernel, launch, worth, made);
     state->compiled = made;
     state->count++;
     return made;

@@ -13,7 +13,8 @@ struct compiled { /* for one shape of blocks */
     uint64_t shared_bytes;
     bool barriers;
     uint32_t state_bytes, range_count;
-    compiled_block *run; /* NULL: refused */
+    compiled_block *run; /* NULL: refused, or missed */
+    bool missed;         /* not in the cache, and not worth a compilation so far */
     void *library;
 };
 

@@ -181,3 +181,21 @@ def test_the_oldest_code_goes_when_the_cache_is_too_large(on_software: Any, tmp_
     assert len(kept) == 4
     right, report = ran(on_software, COUNTED, **settings)
     assert (right, report["kernels_from_cache"]) == (True, 1)
+
+
+def test_code_that_is_in_the_cache_serves_from_the_first_launch(on_software: Any, tmp_path: Path) -> None:
+    """A kernel that is not worth half a second of compiling is worth a look into the cache."""
+    program = """
+start()
+kernel = load("matmul").kernel("matmul")
+a, b, c = (Buffer(np.ones((64, 64), np.float32)) for _ in range(3))
+launch(kernel, (4, 4), (16, 16), a, b, c, 64)
+print(json.dumps([bool((c.read() == 64).all()), report()]))
+"""
+    settings = {"GPUTAX_SOFT_CODE": private(tmp_path / "code")}
+    right, before = ran(on_software, program, **settings)
+    assert (right, before["launches_compiled"], before["kernels_compiled"]) == (True, 0, 0), "cheap: interpreted"
+    right, built = ran(on_software, program, GPUTAX_SOFT_COMPILE="always", **settings)
+    assert (right, built["kernels_compiled"]) == (True, 1)
+    right, after = ran(on_software, program, **settings)
+    assert (right, after["launches_compiled"], after["kernels_from_cache"]) == (True, 1, 1)
