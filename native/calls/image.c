@@ -13,7 +13,7 @@ struct fat_header {
     uint64_t bytes;
 };
 
-static const uint32_t FAT_MAGIC = 0xba55ed50;
+static const uint32_t FAT_MAGIC = 0xba55ed50, WRAPPER_MAGIC = 0x466243b1;
 
 /* Raises *end to offset + bytes; false if that is behind the limit. */
 static bool extend(size_t *end, uint64_t offset, uint64_t bytes, size_t limit)
@@ -56,6 +56,21 @@ static size_t fat_bytes(const uint8_t *image, size_t limit)
     return extend(&end, header.header_bytes, header.bytes, limit) ? end : 0;
 }
 
+const void *image_unwrapped(const void *image)
+{
+    struct wrapper {
+        uint32_t magic, version;
+        const void *data;
+    } wrapper;
+    if (strnlen(image, sizeof wrapper.magic) < sizeof wrapper.magic)
+        return image;
+    memcpy(&wrapper.magic, image, sizeof wrapper.magic);
+    if (wrapper.magic != WRAPPER_MAGIC)
+        return image;
+    memcpy(&wrapper, image, sizeof wrapper);
+    return wrapper.data;
+}
+
 size_t image_bytes(const void *image, size_t limit)
 {
     uint32_t magic = 0;
@@ -64,6 +79,8 @@ size_t image_bytes(const void *image, size_t limit)
         memcpy(&magic, image, sizeof magic);
         if (magic == FAT_MAGIC)
             return fat_bytes(image, limit);
+        if (magic == WRAPPER_MAGIC) /* it holds an address: whoever got it from another process must not follow it */
+            return 0;
         if (memcmp(image, ELFMAG, SELFMAG) == 0)
             return elf_bytes(image, limit);
     }

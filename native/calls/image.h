@@ -10,4 +10,8 @@ enum { IMAGE_MOST = 64 << 20 }; /* larger images are refused on both sides */
  * is longer than the limit or is none of these. */
 size_t image_bytes(const void *image, size_t limit);
 
+/* The fat binary behind the wrapper that nvcc puts into host programs; any other image stays what it is. Only for images
+ * of this very process. */
+const void *image_unwrapped(const void *image);
+
 #endif

@@ -3,11 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calls/image.h"
 #include "device/device.h"
+#include "device/fatbin/fatbin.h"
 #include "include/software_abi.h"
 
-static const unsigned char ELF_MAGIC[4] = {0x7f, 'E', 'L', 'F'};
-static const unsigned char FATBIN_MAGIC[4] = {0x50, 0xed, 0x55, 0xba};
+static const char ELF_MAGIC[] = "\x7f"
+                                "ELF",
+                  FATBIN_MAGIC[] = "\x50\xed\x55\xba";
 
 static uint64_t place(void *who, size_t bytes)
 {
@@ -178,7 +181,29 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int co
                             void **values)
 {
     struct gputax_load_bounds none = {.bytes_most = UINT64_MAX};
-    return gputaxModuleLoadBounded(module, image, count, options, values, &none);
+    return gputaxModuleLoadBounded(module, image ? image_unwrapped(image) : NULL, count, options, values, &none);
+}
+
+/* The image is of this process, or the proxy has found that its headers do not point behind its end. */
+static CUresult load_image(struct CUctx_st *context, const void *image, struct gputax_load_bounds *bounds,
+                           CUmodule *module, struct ptx_log *log)
+{
+    if (strncmp(image, ELF_MAGIC, 4) == 0) {
+        snprintf(log->text, sizeof log->text, "the image is a binary for a GPU; this device runs PTX text only");
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+    if (strncmp(image, FATBIN_MAGIC, 4) != 0)
+        return load_text(context, image, bounds, module, log);
+    const char *why = NULL;
+    size_t most = bounds->bytes_most < IMAGE_MOST ? (size_t)bounds->bytes_most : IMAGE_MOST;
+    char *text = fat_ptx(image, image_bytes(image, IMAGE_MOST), PTX_CAPABILITY, most, &why);
+    if (!text) {
+        snprintf(log->text, sizeof log->text, "%s", why);
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+    CUresult result = load_text(context, text, bounds, module, log);
+    free(text);
+    return result;
 }
 
 CUresult gputaxModuleLoadBounded(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
@@ -195,12 +220,7 @@ CUresult gputaxModuleLoadBounded(CUmodule *module, const void *image, unsigned i
     result = context_enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (memcmp(image, ELF_MAGIC, 1) == 0 || memcmp(image, FATBIN_MAGIC, 1) == 0) {
-        snprintf(log.text, sizeof log.text, "the image is a binary for a GPU; this device runs PTX text only");
-        result = CUDA_ERROR_NO_BINARY_FOR_GPU;
-    } else {
-        result = load_text(context, image, bounds, module, &log);
-    }
+    result = load_image(context, image, bounds, module, &log);
     context_leave(context);
     write_logs(&logs, log.text);
     if (log.text[0])

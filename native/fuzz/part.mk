@@ -42,6 +42,8 @@ endef
 $(eval $(call fuzz_target,ring,wire/shm.c wire/wait.c))
 $(eval $(call fuzz_target,socket,wire/handshake.c wire/transports.c wire/shm.c wire/shm_region.c wire/wait.c wire/unix_socket.c))
 
+$(eval $(call fuzz_target,fatbin,$(wildcard device/fatbin/*.c)))
+
 # The loader and the interpreter of PTX need libm and their own flags (see device/part.mk), so the rule is our own.
 PTX_FUZZED := fuzz/ptx.c fuzz/ptx_mutate.c $(wildcard device/ptx/*.c)
 $(call fuzz_objects,$(wildcard device/ptx/*.c)): FUZZ_CFLAGS += -fno-strict-aliasing -ffp-contract=off -fno-math-errno

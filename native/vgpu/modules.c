@@ -66,17 +66,9 @@ void vgpu_functions_reset(void)
 /* `log` takes the compiler's complaints. */
 static CUresult load(CUmodule *module, const void *image, char *log, size_t log_capacity)
 {
-    struct fat_wrapper {
-        uint32_t magic, version;
-        const void *data;
-    } wrapper;
     if (module == NULL || image == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    memcpy(&wrapper.magic, image, sizeof wrapper.magic);
-    if (wrapper.magic == 0x466243b1) { /* what nvcc puts into host programs: a pointer to the fat binary */
-        memcpy(&wrapper, image, sizeof wrapper);
-        image = wrapper.data;
-    }
+    image = image_unwrapped(image);
     size_t bytes = image_bytes(image, IMAGE_MOST);
     if (bytes == 0)
         return CUDA_ERROR_INVALID_IMAGE;

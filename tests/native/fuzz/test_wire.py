@@ -1,4 +1,4 @@
-"""A short fuzz of all that the transports and the PTX loader read; `make fuzz` is the long one."""
+"""A short fuzz of all that transports, PTX loader and reader of fat binaries take; `make fuzz` is the long one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ import pytest
 from tests.native.plain.wire.test_wire import run
 
 NATIVE = Path(__file__).parents[3] / "native"
-FUZZED = {"ring": (50000, 150), "socket": (50000, 150), "ptx": (20000, 3000)}  # executions, edges
+FUZZED = {
+    "ring": (50000, 150),
+    "socket": (50000, 150),
+    "ptx": (20000, 3000),
+    "fatbin": (50000, 250),
+}  # executions, edges
 Make = Callable[..., Path]
 
 
