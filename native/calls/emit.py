@@ -161,7 +161,14 @@ def has_stub(call: Call) -> bool:
 
 def stubs(calls: list[Call]) -> str:
     """vgpu_stubs.c: the tenant's functions."""
-    head = [NOTE, "#include <string.h>", '#include "calls.h"', '#include "vgpu/vgpu.h"', ""]
+    head = [
+        NOTE,
+        "#include <string.h>",
+        '#include "calls.h"',
+        '#include "vgpu/current.h"',
+        '#include "vgpu/vgpu.h"',
+        "",
+    ]
     return "\n".join([*head, *[_stub(c) for c in calls if has_stub(c)]])
 
 
@@ -226,6 +233,8 @@ def _stub_variable(call: Call, setup: list[str]) -> list[str]:
 
 
 def _to_wire(argument: Argument) -> str:
+    if argument.kind == "context":
+        return f"vgpu_context_behind({argument.name})"
     if argument.kind in HANDLES:
         return f"(uint64_t)(uintptr_t){argument.name}"
     return f"({argument.wire_type}){argument.name}"

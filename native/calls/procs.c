@@ -51,12 +51,3 @@ CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuui
     CUresult result = cuGetProcAddress_v2(symbol, function, version, flags, NULL);
     return result == CUDA_SUCCESS && *function == NULL ? CUDA_ERROR_NOT_FOUND : result;
 }
-
-/* The CUDA runtime asks for undocumented tables here and gives up without them: only the driver API is supported. */
-CUresult cuGetExportTable(const void **table, const CUuuid *id)
-{
-    if (table == NULL || id == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *table = NULL;
-    return CUDA_ERROR_NOT_FOUND;
-}

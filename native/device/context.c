@@ -4,6 +4,7 @@
 
 #include "device/device.h"
 #include "device/timeline.h"
+#include "driver/runtime.h"
 
 enum { STACK_DEPTH = 64 };
 
@@ -39,6 +40,12 @@ static void context_wait(const struct CUctx_st *context, uint64_t until_ns, bool
     timeline_wait(until_ns, sleep ? WAIT_SLEEP : wait_of(context->flags));
 }
 
+static uint64_t new_id(void)
+{
+    static uint64_t given;
+    return __atomic_add_fetch(&given, 1, __ATOMIC_RELAXED);
+}
+
 CUresult context_create(struct CUctx_st **made, unsigned int flags)
 {
     if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
@@ -53,8 +60,7 @@ CUresult context_create(struct CUctx_st **made, unsigned int flags)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_init(&context->work, NULL);
-    static uint64_t created;
-    context->id = __atomic_add_fetch(&created, 1, __ATOMIC_RELAXED);
+    context->id = new_id();
     context->flags = flags;
     context->api_version = 3020; /* what drivers answer for contexts of all three ABIs */
     context->default_stream.context = context;
@@ -80,6 +86,17 @@ static void context_release(struct CUctx_st *context)
         context_free(context);
 }
 
+/* Frees what it owns; from then on nothing can be done in it. */
+static void empty(struct CUctx_st *context)
+{
+    context->failure = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    module_drop_all(context);
+    stream_drop_all(context);
+    host_memory_drop_all(context);
+    arena_free_all(device_arena(), &context->memory);
+    __atomic_sub_fetch(&alive, 1, __ATOMIC_RELAXED);
+}
+
 /* Waits for its work, takes the context out of the world and frees what it owns. The caller has held it. */
 void context_end(struct CUctx_st *context)
 {
@@ -87,14 +104,27 @@ void context_end(struct CUctx_st *context)
     handle_remove(context);
     pthread_mutex_lock(&context->work);
     context->dead = true;
-    context->failure = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    module_drop_all(context);
-    stream_drop_all(context);
-    host_memory_drop_all(context);
-    arena_free_all(device_arena(), &context->memory);
-    __atomic_sub_fetch(&alive, 1, __ATOMIC_RELAXED);
+    empty(context);
     pthread_mutex_unlock(&context->work);
     context_release(context);
+}
+
+void context_sleep(struct CUctx_st *context)
+{
+    context_wait(context, context->end_ns, false);
+    pthread_mutex_lock(&context->work);
+    empty(context);
+    __atomic_store_n(&context->id, new_id(), __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&context->work);
+}
+
+void context_wake(struct CUctx_st *context, unsigned int flags)
+{
+    pthread_mutex_lock(&context->work);
+    context->failure = CUDA_SUCCESS;
+    context->flags = flags;
+    __atomic_add_fetch(&alive, 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&context->work);
 }
 
 CUresult context_enter_for(struct CUctx_st *wanted, struct CUctx_st **context)
@@ -177,6 +207,7 @@ CUresult cuCtxDestroy_v2(CUcontext context)
         context_release(held);
         return CUDA_ERROR_INVALID_CONTEXT;
     }
+    storage_end(held);
     if (current() == held)
         depth--;
     context_end(held);
@@ -306,7 +337,7 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
         return CUDA_ERROR_INVALID_CONTEXT;
     CUresult result = id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (id)
-        *id = held->id;
+        *id = __atomic_load_n(&held->id, __ATOMIC_RELAXED);
     context_release(held);
     return result;
 }

@@ -77,7 +77,7 @@ struct host_memory {
 };
 
 struct CUctx_st {
-    uint64_t id;          /* no other context ever has it */
+    uint64_t id;          /* no other context ever has it, nor the primary one after a reset */
     pthread_mutex_t work; /* held while work of this context computes: one piece of work at a time */
     unsigned int users;   /* threads inside a call on it; guarded by the handle table's lock */
     bool dead;            /* the last user frees it */
@@ -131,6 +131,9 @@ void context_leave(struct CUctx_st *context);
 void context_leave_and_wait(struct CUctx_st *context, uint64_t until_ns, bool sleep);
 CUresult context_create(struct CUctx_st **made, unsigned int flags);
 void context_end(struct CUctx_st *context);
+/* The primary context keeps its handle: it loses what it owns and its id, and may be used again. */
+void context_sleep(struct CUctx_st *context);
+void context_wake(struct CUctx_st *context, unsigned int flags);
 
 /* stream.c */
 CUresult stream_find(struct CUctx_st *context, CUstream handle, struct CUstream_st **stream);

@@ -48,6 +48,7 @@ static CUresult function_attribute(const struct CUfunc_st *function, CUfunction_
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+    case CU_FUNC_ATTRIBUTE_CLUSTER_FIRST ... CU_FUNC_ATTRIBUTE_CLUSTER_LAST: /* no clusters here */
         *value = 0;
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
@@ -195,6 +196,23 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfun
     *blocks = (int)blocks_at_once(function, (uint32_t)block_size, shared_bytes);
     context_leave(context);
     return CUDA_SUCCESS;
+}
+
+/* What is left for each of so many blocks of this size that are to fit at once: one does, and more never do. */
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function, int blocks, int block_size)
+{
+    struct CUctx_st *context;
+    if (!bytes || blocks <= 0 || block_size <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(&function, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (blocks == 1 && (unsigned int)block_size <= function->kernel->threads_max)
+        *bytes = function->dynamic_shared_limit;
+    else
+        result = CUDA_ERROR_INVALID_VALUE;
+    context_leave(context);
+    return result;
 }
 
 /* Attributes that only tune have no effect here. A block is a cluster of its own. */

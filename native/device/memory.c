@@ -53,6 +53,10 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
+    if (pointer == 0) { /* as free(NULL): nothing to do */
+        context_leave(context);
+        return CUDA_SUCCESS;
+    }
     if (is_variable(context, pointer) || !arena_free(device_arena(), &context->memory, pointer)) {
         context_leave(context);
         return CUDA_ERROR_INVALID_VALUE;

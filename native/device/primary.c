@@ -1,11 +1,12 @@
-/* The primary context: one per device, counted by its users. */
+/* The primary context: one per device, counted by its users. Its handle stays the same for as long as the process runs. */
 #include "device/device.h"
+#include "driver/runtime.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st *primary;
 static unsigned int users, flags_wanted;
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+static CUresult use(CUcontext *context, CUdevice device, bool retain)
 {
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
@@ -13,24 +14,45 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
-    if (!primary)
+    if (!primary) {
         result = context_create(&primary, flags_wanted);
+        if (result == CUDA_SUCCESS) {
+            primary->primary = true;
+            context_sleep(primary);
+        }
+    }
     if (result == CUDA_SUCCESS) {
-        primary->primary = true;
-        users++;
+        if (retain && users++ == 0)
+            context_wake(primary, flags_wanted);
         *context = primary;
     }
     pthread_mutex_unlock(&lock);
     return result;
 }
 
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    return use(context, device, true);
+}
+
+CUresult primary_handle(CUcontext *context, CUdevice device)
+{
+    return use(context, device, false);
+}
+
 static void end_primary(void)
 {
-    struct CUctx_st *held = handle_hold_context(primary);
-    primary = NULL;
     users = 0;
-    if (held)
-        context_end(held);
+    context_sleep(primary);
+}
+
+/* What is kept with the context ends while it still lives, without the lock: destructors call the driver. */
+static void end_storage(bool reset)
+{
+    pthread_mutex_lock(&lock);
+    struct CUctx_st *ending = users == 1 || (reset && users != 0) ? primary : NULL;
+    pthread_mutex_unlock(&lock);
+    storage_end(ending);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
@@ -38,6 +60,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;
+    end_storage(false);
     pthread_mutex_lock(&lock);
     if (!users)
         result = CUDA_ERROR_INVALID_CONTEXT;
@@ -52,8 +75,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
     CUresult result = device_ready(device);
     if (result != CUDA_SUCCESS)
         return result;
+    end_storage(true);
     pthread_mutex_lock(&lock);
-    if (primary)
+    if (users)
         end_primary();
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
@@ -83,7 +107,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
     *flags = flags_wanted;
-    *active = primary != NULL;
+    *active = users != 0;
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }

@@ -3,7 +3,7 @@
 #define GPUTAX_DRIVER_FORK_H
 
 /* X(name) in this order: a library's lock is held while a module is loaded, a capture's while a node is added. */
-#define DRIVER_STATES(X) X(captures) X(libraries) X(graphs) X(pools) X(host) X(default_streams) X(host_calls)
+#define DRIVER_STATES(X) X(captures) X(libraries) X(graphs) X(pools) X(host) X(default_streams) X(host_calls) X(storage)
 
 #define DRIVER_STATE(name) \
     void name##_lock(void); \

@@ -36,10 +36,11 @@ struct graph_exec {
     uint64_t id;
     uint64_t graph_id;
     CUcontext context;
-    unsigned int users;   /* threads inside a call on it; guarded by the tables' lock */
-    bool dead;            /* the last user frees it */
-    bool calls_host;      /* a step is a function of the program */
-    pthread_mutex_t lock; /* one call on it at a time */
+    unsigned long long context_id; /* another one where a primary context was reset */
+    unsigned int users;            /* threads inside a call on it; guarded by the tables' lock */
+    bool dead;                     /* the last user frees it */
+    bool calls_host;               /* a step is a function of the program */
+    pthread_mutex_t lock;          /* one call on it at a time */
     struct exec_step *steps;
     uint32_t count;
     uint32_t *place;   /* of each node of the graph: where its step lies */

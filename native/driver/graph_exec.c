@@ -180,11 +180,16 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph_handle, 
     CUresult result = cuCtxGetCurrent(&context);
     if (result != CUDA_SUCCESS || context == NULL)
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_CONTEXT;
+    unsigned long long context_id = 0;
+    result = cuCtxGetId(context, &context_id);
+    if (result != CUDA_SUCCESS)
+        return result;
     struct graph_exec *exec = calloc(1, sizeof *exec);
     if (exec == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_init(&exec->lock, NULL);
     exec->context = context;
+    exec->context_id = context_id;
     graphs_lock();
     const struct graph *graph = graph_find(graph_handle);
     result = graph != NULL ? copy_graph(graph, exec) : CUDA_ERROR_INVALID_VALUE;
@@ -221,11 +226,11 @@ CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error
 /* Whether the thread's current context is the one that the graph was made for. */
 static CUresult in_context(const struct graph_exec *exec)
 {
-    CUcontext current = NULL;
-    CUresult result = cuCtxGetCurrent(&current);
+    unsigned long long current;
+    CUresult result = cuCtxGetId(NULL, &current);
     if (result != CUDA_SUCCESS)
         return result;
-    return current == exec->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    return current == exec->context_id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 /* Where the node's step lies: the node must be of the graph that was instantiated, and of this kind. */

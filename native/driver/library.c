@@ -161,15 +161,7 @@ CUresult kernel_function(CUfunction handle, CUfunction *function)
 /* A copy of the image, whose length only its own headers tell. */
 static void *copy_image(const void *code)
 {
-    struct fat_wrapper {
-        uint32_t magic, version;
-        const void *data;
-    } wrapper;
-    memcpy(&wrapper.magic, code, sizeof wrapper.magic);
-    if (wrapper.magic == 0x466243b1) { /* what nvcc puts into host programs: a pointer to the fat binary */
-        memcpy(&wrapper, code, sizeof wrapper);
-        code = wrapper.data;
-    }
+    code = image_unwrapped(code);
     size_t bytes = image_bytes(code, IMAGE_MOST);
     void *image = bytes != 0 ? malloc(bytes) : NULL;
     if (image != NULL)
@@ -292,6 +284,20 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *pointer, size_t *bytes, CUlibrary libra
     CUmodule module;
     CUresult result = cuLibraryGetModule(&module, library);
     return result == CUDA_SUCCESS ? cuModuleGetGlobal_v2(pointer, bytes, module, name) : result;
+}
+
+/* An image may be a fat binary wherever a module is loaded. */
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+    return cuModuleLoadData(module, image);
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+    if (mode == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *mode = CU_MODULE_LAZY_LOADING;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)

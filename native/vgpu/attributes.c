@@ -117,3 +117,27 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfun
     vgpu_leave();
     return result;
 }
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handle, int blocks, int block_size)
+{
+    struct function *function;
+    if (bytes == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter(&handle, &function);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct cuOccupancyAvailableDynamicSMemPerBlock_in in = {
+        .function = (uint64_t)(uintptr_t)handle, .blocks = blocks, .block_size = block_size};
+    struct cuOccupancyAvailableDynamicSMemPerBlock_out out = {0};
+    struct question question = {.call = CALL_cuOccupancyAvailableDynamicSMemPerBlock,
+                                .flags = QUESTION_CONTEXT,
+                                .in = &in,
+                                .in_bytes = sizeof in,
+                                .out = &out,
+                                .out_bytes = sizeof out};
+    result = vgpu_ask_inside(&question);
+    vgpu_leave();
+    if (result == CUDA_SUCCESS)
+        *bytes = out.bytes;
+    return result;
+}

@@ -1,14 +1,38 @@
 /* Contexts: created and ended in the proxy; the primary one is this process's own. */
+#include "driver/runtime.h"
 #include "vgpu/current.h"
 #include "vgpu/vgpu.h"
 
 static uint64_t primary;
-static unsigned int primary_uses, primary_flags;
+static unsigned int primary_uses, primary_flags, primary_ends;
 
 void vgpu_primary_reset(void)
 {
     primary = 0;
     primary_uses = 0;
+    primary_ends++;
+}
+
+uint64_t vgpu_context_behind(CUcontext handle)
+{
+    return (uint64_t)(uintptr_t)handle == PRIMARY_HANDLE && primary != 0 ? primary : (uint64_t)(uintptr_t)handle;
+}
+
+CUcontext vgpu_context_handle(uint64_t id)
+{
+    return (CUcontext)(uintptr_t)(id != 0 && id == primary ? PRIMARY_HANDLE : id);
+}
+
+unsigned long long vgpu_primary_id(void)
+{
+    return PRIMARY_HANDLE + primary_ends;
+}
+
+uint64_t vgpu_context_with_id(unsigned long long id)
+{
+    if (id == vgpu_primary_id())
+        return primary;
+    return vgpu_context_lives(id) ? id : 0;
 }
 
 static CUresult create(uint32_t call, unsigned int flags, uint64_t *id)
@@ -43,7 +67,7 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
     uint64_t id = 0;
     result = device != 0 ? CUDA_ERROR_INVALID_DEVICE : create(CALL_cuCtxCreate_v2, flags, &id);
     if (result == CUDA_SUCCESS)
-        result = vgpu_push(id);
+        result = vgpu_push((CUcontext)(uintptr_t)id);
     vgpu_leave();
     *context = (CUcontext)(uintptr_t)id;
     return result;
@@ -84,17 +108,23 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
-    if (!vgpu_context_lives(id) || id == primary)
+    bool ends = vgpu_context_lives(id); /* the primary context has another handle */
+    vgpu_leave();
+    storage_end(ends ? context : NULL);
+    result = vgpu_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!vgpu_context_lives(id))
         result = CUDA_ERROR_INVALID_CONTEXT;
     else
         result = end_inside(CALL_cuCtxDestroy_v2, id);
     vgpu_leave();
-    if (vgpu_current() == id && id != primary)
+    if (vgpu_current() == id)
         vgpu_pop();
     return result;
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+static CUresult use_primary(CUcontext *context, CUdevice device, bool retain)
 {
     if (context == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -103,30 +133,53 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
         return result;
     if (device != 0)
         result = CUDA_ERROR_INVALID_DEVICE;
-    else if (primary == 0)
+    else if (primary == 0 && retain)
         result = create(CALL_cuDevicePrimaryCtxRetain, primary_flags, &primary);
     if (result == CUDA_SUCCESS) {
-        primary_uses++;
-        *context = (CUcontext)(uintptr_t)primary;
+        primary_uses += retain;
+        *context = (CUcontext)(uintptr_t)PRIMARY_HANDLE;
     }
     vgpu_leave();
     return result;
 }
 
-static CUresult give_back_primary(CUdevice device, uint32_t call)
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    return use_primary(context, device, true);
+}
+
+CUresult primary_handle(CUcontext *context, CUdevice device)
+{
+    return use_primary(context, device, false);
+}
+
+/* What is kept with the context ends while it still lives, without the lock: destructors call the driver. */
+static CUresult end_storage(bool reset)
 {
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
+    bool ends = primary_uses == 1 || (reset && primary != 0);
+    vgpu_leave();
+    storage_end(ends ? (CUcontext)(uintptr_t)PRIMARY_HANDLE : NULL);
+    return CUDA_SUCCESS;
+}
+
+static CUresult give_back_primary(CUdevice device, uint32_t call)
+{
     bool reset = call == CALL_cuDevicePrimaryCtxReset_v2;
+    CUresult result = device == 0 ? end_storage(reset) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        result = vgpu_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
     if (device != 0) {
         result = CUDA_ERROR_INVALID_DEVICE;
     } else if (primary == 0) {
         result = reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
     } else if (reset || --primary_uses == 0) {
         result = end_inside(call, primary);
-        primary = 0;
-        primary_uses = 0;
+        vgpu_primary_reset();
     }
     vgpu_leave();
     return result;
@@ -166,7 +219,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
     if (result != CUDA_SUCCESS)
         return result;
     *flags = primary_flags;
-    *active = primary != 0;
+    *active = primary_uses != 0;
     vgpu_leave();
     return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }

@@ -13,7 +13,7 @@ static unsigned int epoch; /* rises with every fork: stacks of an older one are 
 struct stack {
     unsigned int epoch;
     unsigned int depth;
-    uint64_t ids[STACK_MOST];
+    CUcontext contexts[STACK_MOST];
 };
 static __thread struct stack thread_stack;
 
@@ -32,10 +32,15 @@ struct context *vgpu_context(uint64_t id)
     return NULL;
 }
 
-uint64_t vgpu_current(void)
+static CUcontext top(void)
 {
     struct stack *own = stack();
-    return own->depth == 0 ? 0 : own->ids[own->depth - 1];
+    return own->depth == 0 ? NULL : own->contexts[own->depth - 1];
+}
+
+uint64_t vgpu_current(void)
+{
+    return vgpu_context_behind(top());
 }
 
 bool vgpu_context_lives(uint64_t context)
@@ -59,12 +64,12 @@ void vgpu_forget_context(uint64_t id)
     vgpu_forget_functions(id, 0);
 }
 
-CUresult vgpu_push(uint64_t id)
+CUresult vgpu_push(CUcontext context)
 {
     struct stack *own = stack();
     if (own->depth == STACK_MOST)
         return CUDA_ERROR_INVALID_VALUE;
-    own->ids[own->depth++] = id;
+    own->contexts[own->depth++] = context;
     return CUDA_SUCCESS;
 }
 
@@ -73,13 +78,18 @@ void vgpu_pop(void)
     stack()->depth--;
 }
 
+/* A handle that may become current: of a living context, or of the primary one, active or not. */
+static bool is_context(CUcontext handle)
+{
+    return (uint64_t)(uintptr_t)handle == PRIMARY_HANDLE || vgpu_context_lives((uint64_t)(uintptr_t)handle);
+}
+
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
-    uint64_t id = (uint64_t)(uintptr_t)context;
-    result = vgpu_context_lives(id) ? vgpu_push(id) : CUDA_ERROR_INVALID_CONTEXT;
+    result = is_context(context) ? vgpu_push(context) : CUDA_ERROR_INVALID_CONTEXT;
     vgpu_leave();
     return result;
 }
@@ -93,7 +103,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
     if (stack()->depth == 0)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (context != NULL)
-        *context = (CUcontext)(uintptr_t)vgpu_current();
+        *context = top();
     vgpu_pop();
     return CUDA_SUCCESS;
 }
@@ -104,15 +114,14 @@ CUresult cuCtxSetCurrent(CUcontext context)
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
-    uint64_t id = (uint64_t)(uintptr_t)context;
     struct stack *own = stack();
-    if (id != 0 && !vgpu_context_lives(id)) {
+    if (context != NULL && !is_context(context)) {
         result = CUDA_ERROR_INVALID_CONTEXT;
     } else {
         if (own->depth > 0)
             own->depth--;
-        if (id != 0)
-            result = vgpu_push(id);
+        if (context != NULL)
+            result = vgpu_push(context);
     }
     vgpu_leave();
     return result;
@@ -126,7 +135,7 @@ CUresult cuCtxGetCurrent(CUcontext *context)
     if (result != CUDA_SUCCESS)
         return result;
     vgpu_leave();
-    *context = (CUcontext)(uintptr_t)vgpu_current();
+    *context = top();
     return CUDA_SUCCESS;
 }
 
@@ -196,8 +205,11 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
-    *id = context != NULL ? (uint64_t)(uintptr_t)context : vgpu_current(); /* a handle is never used again */
-    if (!vgpu_context_lives(*id))
+    *id =
+        (uint64_t)(uintptr_t)(context != NULL ? context : top()); /* a handle is never used again, but the primary's */
+    if (*id == PRIMARY_HANDLE)
+        *id = vgpu_primary_id();
+    else if (!vgpu_context_lives(*id))
         result = CUDA_ERROR_INVALID_CONTEXT;
     vgpu_leave();
     return result;

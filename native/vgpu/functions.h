@@ -8,7 +8,7 @@
 #include "calls.h"
 #include "calls/layout.h"
 
-enum { ATTRIBUTES_KEPT = 16, OCCUPANCIES_KEPT = 40 }; /* the second: one search for a block size asks 32 times */
+enum { ATTRIBUTES_KEPT = 18, OCCUPANCIES_KEPT = 40 }; /* the second: one search for a block size asks 32 times */
 
 struct occupancy {
     int block_size, blocks;

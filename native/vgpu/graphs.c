@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "vgpu/current.h"
 #include "vgpu/vgpu.h"
 
 enum { VARIABLE_MOST = 7168 };
@@ -138,7 +139,7 @@ void graph_ended(struct graph_exec *exec)
         .call = CALL_cuGraphExecDestroy, .flags = QUESTION_POSTED, .in = &in, .in_bytes = sizeof in};
     if (vgpu_enter() != CUDA_SUCCESS)
         return;
-    if (vgpu_context_lives((uint64_t)(uintptr_t)exec->context))
+    if (vgpu_context_with_id(exec->context_id) != 0)
         vgpu_ask_inside(&question);
     vgpu_leave();
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "driver/pools.h"
+#include "vgpu/current.h"
 #include "vgpu/vgpu.h"
 
 struct ranges vgpu_memory;
@@ -79,7 +80,7 @@ static CUresult attribute_of(const struct range *range, CUpointer_attribute attr
 {
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)value = (CUcontext)(uintptr_t)range->context;
+        *(CUcontext *)value = vgpu_context_handle(range->context);
         break;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned int *)value = CU_MEMORYTYPE_DEVICE;

@@ -31,4 +31,9 @@ def variables_named(names: Mapping[str, object]) -> dict[str, str]:
     for name in names:
         if name not in known:
             raise unknown_name("option", name, known)
-    return {known[name]: str(value) for name, value in names.items()}
+    return {known[name]: setting(value) for name, value in names.items()}
+
+
+def setting(value: object) -> str:
+    """Return the text of a variable; a flag is 1 or 0."""
+    return str(int(value)) if isinstance(value, bool) else str(value)

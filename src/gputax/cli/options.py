@@ -161,7 +161,7 @@ def variable_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def wrapped(*words: Any, **chosen: Any) -> Any:
-        from gputax.api.variables import variables_set
+        from gputax.api.variables import setting, variables_set
 
         given = {each: chosen.pop(each.keyword) for each in VARIABLE_OPTIONS.values()}
         context = click.get_current_context()
@@ -169,7 +169,7 @@ def variable_options(command: Callable[..., Any]) -> Callable[..., Any]:
         for option, value in given.items():
             # What the environment says is left as it is: whoever reads the variable checks it.
             if context.get_parameter_source(option.keyword) is click.core.ParameterSource.COMMANDLINE:
-                values[option.variable] = _checked(option, value)
+                values[option.variable] = _checked(option, setting(value))
         with variables_set(values):
             return command(*words, **chosen)
 

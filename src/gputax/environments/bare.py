@@ -55,7 +55,7 @@ class Bare:
             "pid": described.pid,
             "container_hints": described.host.get("container_hints"),
             "cgroup": described.cgroup,
-            **{name: driver[name] for name in ("library", "software") if driver.get(name)},
+            **{name: driver[name] for name in ("library", "software", "cuda_runtime") if driver.get(name)},
         }
         return Evidence.of("none", reasons, facts)
 

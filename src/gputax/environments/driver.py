@@ -20,6 +20,7 @@ from gputax.worker.probes.driver_library import SONAME
 
 PACKAGE = Path(__file__).resolve().parent.parent
 NATIVE_VARIABLE = "GPUTAX_NATIVE"
+RUNTIME_VARIABLE = "GPUTAX_CUDA_RUNTIME"
 SOFTWARE_DEVICE = "software/libcuda.so.1"
 LIBVGPU = "vgpu/libcuda.so.1"
 PROXY_PROGRAM = "gputax-proxy"

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from gputax.environments.driver import RUNTIME_VARIABLE
 from gputax.environments.environment import Described
 from gputax.errors import UsageError
 from gputax.kubernetes.objects import NATIVE, SOFTWARE_DIRECTORY
@@ -29,7 +30,14 @@ def driver_variables(driver: DriverChoice, gpus: int) -> dict[str, str]:
             next_step="use --device software or cuda, or --env bare",
         )
     software = driver.device == "software" or (driver.device == "auto" and not gpus)
-    return {"LD_LIBRARY_PATH": SOFTWARE_DIRECTORY, **software_settings(os.environ)} if software else {}
+    if not software:
+        return {}
+    return {"LD_LIBRARY_PATH": SOFTWARE_DIRECTORY, **software_settings(os.environ), **runtime_setting(os.environ)}
+
+
+def runtime_setting(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable with which our own libcuda.so.1 takes programs on the CUDA runtime."""
+    return {name: value for name, value in environ.items() if name == RUNTIME_VARIABLE}
 
 
 def software_settings(environ: Mapping[str, str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from gputax.environments.image import (
     lacks_gputax,
     limit_reasons,
     local_cpus,
+    runtime_setting,
     software_note,
 )
 from gputax.environments.process import ChildProcess
@@ -257,4 +258,4 @@ class KubernetesProxy(Kubernetes):
 
     def _variables(self) -> dict[str, str]:
         # The device plugin sets LD_LIBRARY_PATH and the socket for everything in the container.
-        return dict(NATIVE_VARIABLES)
+        return {**NATIVE_VARIABLES, **runtime_setting(os.environ)}

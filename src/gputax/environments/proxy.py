@@ -315,6 +315,7 @@ def proxy_evidence(driver: Mapping[str, Any], status: Mapping[str, Any], intende
         "proxy_pid": status.get("pid"),
         "pid": driver.get("pid"),
         **({"software": status["software"]} if status.get("software") else {}),
+        **({"cuda_runtime": driver["cuda_runtime"]} if driver.get("cuda_runtime") else {}),
     }
     return Evidence.of(PROXY, reasons, facts, list_reasons=True)
 

@@ -265,6 +265,12 @@ VARIABLE_OPTIONS: dict[str, Option] = {
             "GPUTAX_SOFT_PRINTF",
             "Software device: off drops what kernels print. [default: shown; off in a proxy]",
         ),
+        _variable(
+            "cuda-runtime",
+            "GPUTAX_CUDA_RUNTIME",
+            "libvgpu, software device: take programs on the CUDA runtime (docs/cuda-runtime.md). [default: refused]",
+            kind=bool,
+        ),
         _variable("proxy-spin", "GPUTAX_PROXY_SPIN", "GPU proxy: how it waits: auto, always, never. [default: auto]"),
         _variable("proxy-transport", "GPUTAX_PROXY_TRANSPORT", "GPU proxy: shm or unix-socket. [default: shm]"),
         _variable("proxy-socket", "GPUTAX_PROXY_SOCKET", "GPU proxy: socket of a running proxy. [default: start one]"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from gputax.api.variables import variables_named
 from gputax.cli.main import main
 from gputax.cli.options import Declared, Verb, options, variable_options
 from gputax.cli.verbs import GROUPED, VERBS, app
@@ -118,6 +119,25 @@ def test_an_option_sets_its_variable_while_the_verb_runs(
     assert asked(capsys=capsys) == "7"
     assert asked("--soft-kernel-us", "125", capsys=capsys) == "125"
     assert os.environ["GPUTAX_SOFT_KERNEL_US"] == "7"
+
+
+def test_a_flag_sets_its_variable_to_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command(cls=Verb)
+    @variable_options
+    def ask() -> int:
+        """Show what a worker would inherit."""
+        click.echo(os.environ.get("GPUTAX_CUDA_RUNTIME", "unset"))
+        return 0
+
+    def seen(*words: str) -> str:
+        ask.main(args=list(words), standalone_mode=False)
+        return capsys.readouterr().out.strip()
+
+    monkeypatch.delenv("GPUTAX_CUDA_RUNTIME", raising=False)
+    assert (seen("--cuda-runtime"), seen()) == ("1", "unset")
+    monkeypatch.setenv("GPUTAX_CUDA_RUNTIME", "0")
+    assert (seen("--cuda-runtime"), seen()) == ("1", "0")
+    assert variables_named({"cuda_runtime": True}) == {"GPUTAX_CUDA_RUNTIME": "1"}
 
 
 @pytest.mark.parametrize("value", ["fast", "0", "-1", "nan", "inf"])

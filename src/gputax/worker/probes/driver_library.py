@@ -13,6 +13,7 @@ from typing import Any
 SONAME = "libcuda.so.1"
 DESCRIBE = "gputax_vgpu_describe"
 SOFT_REPORT = "gputax_soft_report"
+RUNTIME_REPORT = "gputax_runtime_report"
 DESCRIBE_BYTES = 1 << 16
 DEVICE_NODES = "/dev/nvidia"
 
@@ -25,6 +26,7 @@ def driver_facts() -> dict[str, Any]:
         "library": None if handle is None else library_of(handle),
         "vgpu": None if handle is None else _vgpu(handle),
         "software": None if handle is None else _reported(handle, SOFT_REPORT),
+        "cuda_runtime": None if handle is None else _reported(handle, RUNTIME_REPORT),
         "device_nodes": open_device_nodes(),
     }
 

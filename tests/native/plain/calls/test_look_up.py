@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-NO_ERROR, INVALID_VALUE, NOT_FOUND = 0, 1, 500
+NO_ERROR, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED = 0, 1, 500, 801
 FOUND, NO_SYMBOL, NO_VERSION = 0, 1, 2
 NEWEST = 13000
 LEGACY_STREAM, PER_THREAD = 1, 2
@@ -81,10 +81,18 @@ def test_null_pointers_are_refused(library: ctypes.CDLL) -> None:
         assert ask(b"cuInit", None, NEWEST, ctypes.c_uint64(0), None) == INVALID_VALUE
 
 
-def test_hidden_tables_are_not_found(library: ctypes.CDLL) -> None:
-    table, uuid = ctypes.c_void_p(1), (ctypes.c_char * 16)()
+@pytest.mark.parametrize("name", ["00" * 16, "6bd5fb6c5bf4e74a8987d93912fd9df9", "d4082055bde6704b8d34ba123c66e1f2"])
+def test_hidden_tables_are_not_found_unless_asked_for(
+    library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    table, uuid = ctypes.c_void_p(1), bytes.fromhex(name)
+    monkeypatch.delenv("GPUTAX_CUDA_RUNTIME", raising=False)
     assert library.cuGetExportTable(ctypes.byref(table), uuid) == NOT_FOUND
     assert table.value is None
+    monkeypatch.setenv("GPUTAX_CUDA_RUNTIME", "1")
+    known = not name.startswith("00")
+    assert library.cuGetExportTable(ctypes.byref(table), uuid) == (NO_ERROR if known else NOT_SUPPORTED)
+    assert bool(table.value) is known
     assert library.cuGetExportTable(None, uuid) == INVALID_VALUE
     assert library.cuGetExportTable(ctypes.byref(table), None) == INVALID_VALUE
 

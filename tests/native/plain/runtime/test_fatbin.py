@@ -1,0 +1,35 @@
+"""The software device's reader of fat binaries: every way of packing, and damaged ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.native.plain.runtime.test_cudart import FATBIN
+from tests.native.proxies import PROGRAMS, Nursery
+
+
+@pytest.mark.parametrize("behind", ["device", "proxy"])
+def test_every_form_is_read_and_damage_is_survived(nursery: Nursery, behind: str) -> None:
+    environment = nursery.direct() if behind == "device" else nursery.proxy().environment()
+    assert nursery.run(PROGRAMS / "fatbins.py", environment, str(FATBIN), "300") == "done\n"
+
+
+def test_a_tenants_wrapper_is_not_followed_by_the_proxy(nursery: Nursery) -> None:
+    """It holds an address, which would be the proxy's; libvgpu itself sends the fat binary behind it."""
+    program = """
+import ctypes, sys
+driver = ctypes.CDLL("libcuda.so.1")
+image = open(sys.argv[1], "rb").read()
+data = ctypes.create_string_buffer(image, len(image))
+class Wrapper(ctypes.Structure):
+    _fields_ = [("magic", ctypes.c_uint), ("version", ctypes.c_int), ("data", ctypes.c_void_p), ("no", ctypes.c_void_p)]
+wrapper, module, context = Wrapper(0x466243B1, 1, ctypes.addressof(data), None), ctypes.c_void_p(), ctypes.c_void_p()
+assert driver.cuInit(0) == 0
+assert driver.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+assert driver.cuModuleLoadData(ctypes.byref(module), ctypes.byref(wrapper)) == 0
+assert driver.cuModuleLoadFatBinary(ctypes.byref(module), data) == 0
+inner = Wrapper(0x466243B1, 1, ctypes.addressof(wrapper), None)
+assert driver.cuModuleLoadData(ctypes.byref(module), ctypes.byref(inner)) != 0
+"""
+    nursery.run(program, nursery.direct(), str(FATBIN))
+    nursery.run(program, nursery.proxy().environment(), str(FATBIN))
