@@ -8,11 +8,14 @@
 
 enum { RANGES_MOST = 1 << 16 }; /* 2 MiB of table; a program with more live allocations gets OUT_OF_MEMORY */
 
+/* Host memory that kernels reach: cuMemFree does not free it. */
+#define RANGE_HOST UINT64_MAX
+
 struct range {
     uint64_t base;
     uint64_t bytes;
     uint64_t context;
-    uint64_t module; /* 0: from cuMemAlloc; else a global variable of that module, which cannot be freed */
+    uint64_t module; /* 0: from cuMemAlloc; RANGE_HOST; else a global variable of that module, which cannot be freed */
 };
 
 struct ranges {

@@ -18,13 +18,10 @@ struct transfer_call {
 static bool ranges_are_good(struct CUctx_st *context, const struct transfer_call *call)
 {
     struct arena_range range;
-    struct arena *arena = device_arena();
-    bool to_good = call->kind == TO_HOST ? call->to != 0
-                                         : arena_find(arena, &context->memory, call->to, call->bytes, true, &range);
+    bool to_good = call->kind == TO_HOST ? call->to != 0 : memory_find(context, call->to, call->bytes, true, &range);
     if (!to_good || call->kind >= FILL8)
         return to_good;
-    return call->kind == TO_DEVICE ? call->from != 0
-                                   : arena_find(arena, &context->memory, call->from, call->bytes, false, &range);
+    return call->kind == TO_DEVICE ? call->from != 0 : memory_find(context, call->from, call->bytes, false, &range);
 }
 
 static void compute(const struct transfer_call *call)
@@ -118,8 +115,8 @@ static CUresult copy_between(uint64_t to, uint64_t from, size_t bytes, CUstream 
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    bool to_device = arena_find(device_arena(), &context->memory, to, 1, false, &range);
-    bool from_device = arena_find(device_arena(), &context->memory, from, 1, false, &range);
+    bool to_device = memory_find(context, to, 1, false, &range);
+    bool from_device = memory_find(context, from, 1, false, &range);
     context_leave(context);
     if (!to_device && !from_device)
         return CUDA_ERROR_INVALID_VALUE;

@@ -74,6 +74,8 @@ struct host_memory {
     struct CUctx_st *context;
     void *pointer;
     size_t bytes;
+    bool is_mapped;     /* kernels reach it */
+    bool is_registered; /* the program's own: not unmapped */
 };
 
 struct CUctx_st {
@@ -147,5 +149,7 @@ struct ptx_memory memory_of(struct CUctx_st *context); /* the context's memory, 
 void module_drop_all(struct CUctx_st *context);
 /* memory.c */
 void host_memory_drop_all(struct CUctx_st *context);
+/* The block around [address, address + bytes), on the device or mapped, which belongs to the context. */
+bool memory_find(struct CUctx_st *context, uint64_t address, size_t bytes, bool write, struct arena_range *range);
 
 #endif

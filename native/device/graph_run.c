@@ -7,7 +7,7 @@
 static bool lies_inside(struct CUctx_st *context, uint64_t address, uint64_t bytes)
 {
     struct arena_range range;
-    return bytes == 0 || arena_find(device_arena(), &context->memory, address, bytes, false, &range);
+    return bytes == 0 || memory_find(context, address, bytes, false, &range);
 }
 
 CUresult graph_check(const struct graph_step *step)

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "device/device.h"
+#include "driver/host.h"
 #include "driver/pools.h"
 
 CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
@@ -65,9 +66,31 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     return CUDA_SUCCESS;
 }
 
+static struct host_memory *mapped_at(struct CUctx_st *context, uint64_t address)
+{
+    for (struct owned *at = context->host_memory.next; at != &context->host_memory; at = at->next) {
+        struct host_memory *memory = (struct host_memory *)at;
+        if (memory->is_mapped && address - (uintptr_t)memory->pointer < memory->bytes)
+            return memory;
+    }
+    return NULL;
+}
+
+bool memory_find(struct CUctx_st *context, uint64_t address, size_t bytes, bool write, struct arena_range *range)
+{
+    if (arena_find(device_arena(), &context->memory, address, bytes, write, range))
+        return true;
+    const struct host_memory *memory = mapped_at(context, address);
+    if (!memory || bytes > memory->bytes - (size_t)(address - (uintptr_t)memory->pointer))
+        return false;
+    range->from = (uintptr_t)memory->pointer;
+    range->to = range->from + memory->bytes;
+    return true;
+}
+
 static CUresult find_range(struct CUctx_st *context, CUdeviceptr pointer, struct arena_range *range)
 {
-    bool found = arena_find(device_arena(), &context->memory, pointer, 0, false, range) && pointer < range->to;
+    bool found = memory_find(context, pointer, 0, false, range) && pointer < range->to;
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -107,10 +130,16 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdev
             *(CUcontext *)value = context;
             break;
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-            *(unsigned int *)value = CU_MEMORYTYPE_DEVICE;
+            *(unsigned int *)value = mapped_at(context, pointer) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
             break;
         case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
             *(CUdeviceptr *)value = pointer;
+            break;
+        case CU_POINTER_ATTRIBUTE_HOST_POINTER: /* of mapped memory: the same address */
+            if (mapped_at(context, pointer))
+                *(CUdeviceptr *)value = pointer;
+            else
+                result = CUDA_ERROR_INVALID_VALUE;
             break;
         case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
@@ -132,9 +161,11 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdev
 
 static void drop_host_memory(struct host_memory *memory)
 {
-    handle_remove(memory->pointer);
     owned_remove(&memory->link);
-    munmap(memory->pointer, memory->bytes);
+    if (!memory->is_registered) {
+        handle_remove(memory->pointer);
+        munmap(memory->pointer, memory->bytes);
+    }
     free(memory);
 }
 
@@ -147,11 +178,9 @@ void host_memory_drop_all(struct CUctx_st *context)
 CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
 {
     struct CUctx_st *context;
-    /* PORTABLE (1) and WRITECOMBINED (4) change nothing here; mapped memory (2) would, and is not there. */
+    enum { DEVICEMAP = 2 }; /* PORTABLE (1) and WRITECOMBINED (4) change nothing here */
     if (!pointer || bytes == 0 || (flags & ~7u))
         return CUDA_ERROR_INVALID_VALUE;
-    if (flags & 2u)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
@@ -160,7 +189,8 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
     if (memory)
         mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped != MAP_FAILED && handle_add(mapped, HANDLE_HOST_MEMORY)) {
-        *memory = (struct host_memory){.context = context, .pointer = mapped, .bytes = bytes};
+        *memory =
+            (struct host_memory){.context = context, .pointer = mapped, .bytes = bytes, .is_mapped = flags & DEVICEMAP};
         owned_add(&context->host_memory, &memory->link);
         *pointer = mapped;
     } else {
@@ -188,7 +218,7 @@ CUresult cuMemFreeHost(void *pointer)
     if (handle_is(pointer, HANDLE_HOST_MEMORY))
         for (struct owned *at = context->host_memory.next; at != &context->host_memory; at = at->next) {
             struct host_memory *memory = (struct host_memory *)at;
-            if (memory->pointer != pointer)
+            if (memory->pointer != pointer || memory->is_registered)
                 continue;
             drop_host_memory(memory);
             result = CUDA_SUCCESS;
@@ -196,4 +226,49 @@ CUresult cuMemFreeHost(void *pointer)
         }
     context_leave(context);
     return result;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *pointer, unsigned int flags)
+{
+    struct CUctx_st *context;
+    if (!device || !pointer || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (mapped_at(context, (uintptr_t)pointer))
+        *device = (uintptr_t)pointer;
+    else
+        result = CUDA_ERROR_INVALID_VALUE;
+    context_leave(context);
+    return result;
+}
+
+CUresult host_map(void *pointer, size_t bytes)
+{
+    struct CUctx_st *context;
+    CUresult result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct host_memory *memory = calloc(1, sizeof *memory);
+    if (memory) {
+        *memory = (struct host_memory){
+            .context = context, .pointer = pointer, .bytes = bytes, .is_mapped = true, .is_registered = true};
+        owned_add(&context->host_memory, &memory->link);
+    } else {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    context_leave(context);
+    return result;
+}
+
+void host_unmap(void *pointer)
+{
+    struct CUctx_st *context;
+    if (context_enter(&context) != CUDA_SUCCESS)
+        return;
+    struct host_memory *memory = mapped_at(context, (uintptr_t)pointer);
+    if (memory && memory->is_registered && memory->pointer == pointer)
+        drop_host_memory(memory);
+    context_leave(context);
 }

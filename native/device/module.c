@@ -32,7 +32,7 @@ static bool find(void *who, uint64_t address, size_t bytes, bool write, uint64_t
 {
     struct CUctx_st *context = who;
     struct arena_range range;
-    if (!arena_find(device_arena(), &context->memory, address, bytes, write, &range))
+    if (!memory_find(context, address, bytes, write, &range))
         return false;
     *from = range.from;
     *to = range.to;

@@ -1,4 +1,4 @@
-/* What concerns the host's side of a stream: memory that a program registers, and functions that it wants called. */
+/* Host memory that a program registers. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -6,6 +6,7 @@
 
 #include "cuda_calls.h"
 #include "driver/fork.h"
+#include "driver/host.h"
 
 struct registered {
     struct registered *next;
@@ -43,14 +44,14 @@ static CUresult needs_context(void)
     return result == CUDA_SUCCESS && current == NULL ? CUDA_ERROR_INVALID_CONTEXT : result;
 }
 
-/* Copies from and to it work as with all host memory. Mapped, I/O and read-only memory would change what kernels may do. */
+/* Copies from and to it work as with all host memory. I/O and read-only memory would change what kernels may do. */
 CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
 {
-    enum { PORTABLE = 1, KNOWN = 15 };
+    enum { PORTABLE = 1, DEVICEMAP = 2, KNOWN = 15 };
     uintptr_t from = (uintptr_t)pointer;
     if (pointer == NULL || bytes == 0 || bytes > UINTPTR_MAX - from || (flags & ~(unsigned int)KNOWN) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if ((flags & ~(unsigned int)PORTABLE) != 0)
+    if ((flags & ~(unsigned int)(PORTABLE | DEVICEMAP)) != 0)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = needs_context();
     if (result != CUDA_SUCCESS)
@@ -62,6 +63,8 @@ CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
     for (const struct registered *at = first; at != NULL && result == CUDA_SUCCESS; at = at->next)
         if (from < at->from + at->bytes && at->from < from + bytes)
             result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (result == CUDA_SUCCESS && (flags & DEVICEMAP) != 0)
+        result = host_map(pointer, bytes);
     if (result == CUDA_SUCCESS) {
         *made = (struct registered){first, from, bytes};
         first = made;
@@ -86,11 +89,8 @@ CUresult cuMemHostUnregister(void *pointer)
     if (found != NULL)
         *at = found->next;
     host_unlock();
+    if (found != NULL)
+        host_unmap(pointer);
     free(found);
     return found != NULL ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-}
-
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *pointer, unsigned int flags)
-{
-    return device == NULL || pointer == NULL || flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
 }

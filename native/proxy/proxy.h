@@ -55,6 +55,10 @@ static inline bool proxy_stopping(const struct proxy *proxy)
 /* Gives the images of a context's modules back to the memory quota (serve_modules.c). */
 void serve_end_modules(struct tenant *tenant, uint64_t context);
 
+/* Ends the host memory that a context's kernels reach, while the context still lives (serve_host.c). */
+void serve_end_host(struct tenant *tenant, uint64_t context);
+bool serve_maps_host(const struct tenant *tenant); /* whether there can be any */
+
 /* Gives the lists of a context's graphs back to the memory quota (serve_graphs.c). */
 void serve_end_graphs(struct tenant *tenant, uint64_t context);
 

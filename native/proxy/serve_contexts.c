@@ -95,7 +95,6 @@ CUresult serve_cuDeviceTotalMem_v2(struct request *request)
 static bool out_of_reach(int32_t attribute)
 {
     switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
     case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
@@ -133,7 +132,9 @@ CUresult serve_cuDeviceGetAttribute(struct request *request)
     if (backend->calls.cuDeviceGetAttribute == NULL)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = backend->calls.cuDeviceGetAttribute(&value, (CUdevice_attribute)in->attribute, backend->device);
-    out->value = out_of_reach(in->attribute) ? 0 : value;
+    bool hidden = in->attribute == CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY ? !serve_maps_host(request->tenant)
+                                                                           : out_of_reach(in->attribute);
+    out->value = hidden ? 0 : value;
     return result;
 }
 

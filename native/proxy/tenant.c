@@ -151,6 +151,7 @@ CUresult tenant_end_context(struct tenant *tenant, uint64_t id)
     const struct backend_calls *calls = &tenant->backend->calls;
     CUcontext real = handle->real;
     tenant_use(tenant, id);
+    serve_end_host(tenant, id);
     CUresult result = calls->cuCtxDestroy_v2(real);
     end_memory(tenant, id);
     serve_end_modules(tenant, id);

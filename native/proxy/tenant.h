@@ -50,6 +50,8 @@ struct tenant {
     struct limits limits;
     struct handles handles;
     struct ranges memory;
+    struct mapped *mapped; /* host memory that its kernels reach */
+    uint32_t mapped_count;
     struct bucket launches;
     uint64_t current; /* the context that is current in this thread, 0 for none */
     uint64_t primary;

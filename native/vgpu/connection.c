@@ -42,6 +42,7 @@ static void after_fork_child(void)
     vgpu_contexts_reset();
     vgpu_functions_reset();
     vgpu_cache_reset();
+    vgpu_host_reset();
     driver_after_fork_child();
 }
 

@@ -60,6 +60,7 @@ void vgpu_forget_context(uint64_t id)
     struct context *context = vgpu_context(id);
     if (context != NULL)
         context->id = 0;
+    vgpu_forget_host(id);
     ranges_drop(&vgpu_memory, id, 0);
     vgpu_forget_functions(id, 0);
 }

@@ -1,4 +1,4 @@
-/* Device memory as this process knows it, and host memory, which is ordinary. */
+/* Device memory as this process knows it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +106,21 @@ static CUresult attribute_of(const struct range *range, CUpointer_attribute attr
     return CUDA_SUCCESS;
 }
 
+static CUresult attribute_of_host(const struct host_address *host, CUpointer_attribute attribute, void *value)
+{
+    const struct range range = {.base = host->base, .bytes = host->bytes, .context = host->context};
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned int *)value = CU_MEMORYTYPE_HOST;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *(void **)value = host->at;
+        return CUDA_SUCCESS;
+    default:
+        return attribute_of(&range, attribute, host->device, value);
+    }
+}
+
 CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
 {
     if (value == NULL)
@@ -113,33 +128,12 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdev
     CUresult result = vgpu_enter();
     if (result != CUDA_SUCCESS)
         return result;
+    struct host_address host;
     const struct range *range = ranges_cover(&vgpu_memory, pointer, 1);
-    result = range != NULL ? attribute_of(range, attribute, pointer, value) : CUDA_ERROR_INVALID_VALUE;
+    if (vgpu_host_address(pointer, &host))
+        result = attribute_of_host(&host, attribute, value);
+    else
+        result = range != NULL ? attribute_of(range, attribute, pointer, value) : CUDA_ERROR_INVALID_VALUE;
     vgpu_leave();
     return result;
-}
-
-CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
-{
-    enum { PORTABLE = 1, DEVICEMAP = 2, WRITECOMBINED = 4, PAGE = 4096 };
-    if (pointer == NULL || bytes == 0 || (flags & ~(unsigned int)(PORTABLE | WRITECOMBINED)) != 0)
-        return flags & DEVICEMAP ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-    CUresult result = vgpu_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    vgpu_leave();
-    if (vgpu_current() == 0)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    return posix_memalign(pointer, PAGE, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
-{
-    return cuMemHostAlloc(pointer, bytes, 0);
-}
-
-CUresult cuMemFreeHost(void *pointer)
-{
-    free(pointer);
-    return CUDA_SUCCESS;
 }

@@ -64,6 +64,15 @@ extern struct ranges vgpu_memory;
 /* Whether these bytes are this process's device memory (takes the lock itself). */
 bool vgpu_owns(CUdeviceptr pointer, size_t bytes);
 
+/* Mapped host memory, by an address of it in this process or on the device; inside enter and leave. */
+struct host_address {
+    void *at;
+    uint64_t device;
+    uint64_t base, bytes, context; /* of the whole allocation, on the device */
+};
+bool vgpu_host_address(uint64_t pointer, struct host_address *found);
+void vgpu_forget_host(uint64_t context);
+
 /* The thread's current context, 0 for none; and whether it still lives. */
 uint64_t vgpu_current(void);
 bool vgpu_context_lives(uint64_t context);
@@ -75,6 +84,7 @@ void vgpu_forget_functions(uint64_t context, uint64_t module);
 void vgpu_contexts_reset(void);
 void vgpu_functions_reset(void);
 void vgpu_cache_reset(void);
+void vgpu_host_reset(void);
 
 /* Answers of cached calls. */
 bool vgpu_cache_find(struct question *question);

@@ -335,6 +335,44 @@ static void wait_counts(struct wire *wire, struct wire_wait_counts *counts)
     counts->wakes = atomic_load_explicit(&waiter->wakes, memory_order_relaxed);
 }
 
+/* On the life line, which carries nothing else. A client that does not take what it asked for fills it, to its own loss. */
+static int give_descriptor(struct wire *wire, int descriptor)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char byte = 0;
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes};
+    message.msg_controllen = sizeof control.bytes;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof descriptor);
+    memcpy(CMSG_DATA(c), &descriptor, sizeof descriptor);
+    return sendmsg(of(wire)->waiter.lifeline, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ? WIRE_OK : WIRE_CLOSED;
+}
+
+static int take_descriptor(struct wire *wire, int *descriptor)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char byte;
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes};
+    message.msg_controllen = sizeof control.bytes;
+    if (recvmsg(of(wire)->waiter.lifeline, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1)
+        return WIRE_CLOSED; /* it was sent before the answer, so it is there */
+    const struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+    if (c == NULL || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
+        return WIRE_CLOSED;
+    memcpy(descriptor, CMSG_DATA(c), sizeof *descriptor);
+    return WIRE_OK;
+}
+
 static bool gone(struct wire *wire)
 {
     return wait_peer_gone(&of(wire)->waiter);
@@ -355,6 +393,8 @@ static const struct wire_ops ops = {
     .set_spin = set_spin,
     .wait_counts = wait_counts,
     .gone = gone,
+    .give = give_descriptor,
+    .take = take_descriptor,
 };
 
 struct shm_region *shm_region_of(struct wire *wire)

@@ -58,6 +58,10 @@ struct wire_ops {
     /* The next bulk bytes, in place. Waits while there are none. */
     int (*bulk_peek)(struct wire *, size_t wanted, const void **at, size_t *granted);
     int (*bulk_release)(struct wire *, size_t bytes);
+    /* Hands a descriptor to the client beside an answer that is sent next, and takes it there behind that answer. NULL: this
+     * transport cannot. Neither waits for long: one that fails leaves the connection as it was. */
+    int (*give)(struct wire *, int descriptor);
+    int (*take)(struct wire *, int *descriptor);
     void (*close)(struct wire *);
     /* The calls behind wire_shutdown, wire_abandon, wire_set_spin, wire_wait_counts and wire_gone; see there. */
     void (*shutdown)(struct wire *);

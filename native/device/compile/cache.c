@@ -217,7 +217,7 @@ static void trim(void)
         }
         uses[count].last = info.st_mtim;
         uses[count].bytes = info.st_size;
-        snprintf(uses[count++].name, sizeof uses->name, "%s", entry->d_name);
+        snprintf(uses[count++].name, sizeof uses->name, "%.*s", (int)sizeof uses->name - 1, entry->d_name);
         total += info.st_size;
     }
     if (uses && total > CACHE_CAP)

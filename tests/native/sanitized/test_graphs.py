@@ -78,7 +78,7 @@ def proxy(sanitized: Any) -> Iterator[Any]:
     assert not any(word in said for word in ("Sanitizer", "runtime error")), said
 
 
-@pytest.mark.parametrize("program", ["graphs", "frameworks", "capture", "cooperative"])
+@pytest.mark.parametrize("program", ["graphs", "frameworks", "capture", "cooperative", "mapped"])
 def test_nothing_is_reported_for_any_suite(sanitized: Any, proxy: Any, program: str) -> None:
     direct = sanitized.run(PROGRAMS / f"{program}.py", sanitized.direct())
     assert sanitized.run(PROGRAMS / f"{program}.py", proxy.environment()) == direct
@@ -129,6 +129,7 @@ def test_every_field_of_a_list_is_checked(sanitized: Any, proxy: Any) -> None:
     for number in (1, 7, 12, 13, 999, 0xFFFFFFFF):  # an address, an event, nothing known: not handed to the backend
         status, given = tenant.instantiate(kernel(tenant.kernel, tenant.values, attribute(number, 1, 1, 1)), 1)
         assert (status, tenant.launch(given, count=1)) == (0, BAD_VALUE), number
+        assert tenant.ask("cuGraphExecDestroy", given) == 0
     for stranger in (*FAR, graph ^ 1, graph + (1 << 32), tenant.kernel, tenant.context):
         assert tenant.launch(stranger) == BAD_HANDLE
         assert tenant.ask("cuGraphExecDestroy", stranger) == BAD_HANDLE
