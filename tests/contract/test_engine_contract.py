@@ -15,7 +15,7 @@ from gputax.environments.driver import SOFTWARE_DEVICE, native_part
 from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
 from gputax.plan.engines import ENGINES as KINDS
 from gputax.plan.engines import parse_engine
-from gputax.plan.micro import OPERATIONS
+from gputax.plan.workloads import OPERATIONS
 from gputax.worker.engines import driver, load_engine
 from gputax.worker.engines.driver import verified_device
 from gputax.worker.engines.engine import Engine, EngineRequest

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gputax.environments.driver import native_directory
-from gputax.plan.micro import OPERATIONS
+from gputax.plan.workloads import OPERATIONS
 from gputax.results.documents.comparison import Comparison
 from gputax.results.reading import RUN
 from gputax.results.store import read_document, read_samples

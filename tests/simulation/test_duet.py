@@ -33,7 +33,7 @@ from gputax.measure.sizing import dropped_runs
 from gputax.plan.budgets import COMMAND_LINE, Budget
 from gputax.plan.metrics import METRICS
 from gputax.results.documents.comparison import ComparedMetric, Resolution
-from gputax.stats.stopping import LOOKS, looks_for
+from gputax.stats.verdicts import LOOKS, looks_for
 from tests.simulation.worlds import REQUEST_NS, WORLDS, SimulatedSides, World
 
 Publishes = Callable[[str, int], None]

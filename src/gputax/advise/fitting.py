@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gputax.advise.forms import LARGEST_CONTENTION, Form
-from gputax.stats.distributions import f_upper_p, t_quantile
+from gputax.stats.estimates import f_upper_p, t_quantile
 from gputax.stats.inputs import FloatArray, positive_values
 
 # A handful of repeats says little about its own spread, so each point's variance is shrunk toward the common one, which

@@ -11,7 +11,7 @@ import numpy as np
 from gputax.advise.fitting import Uncertainty
 from gputax.advise.table import Run, Series
 from gputax.plan.notices import Notice
-from gputax.stats.distributions import t_two_sided_p
+from gputax.stats.estimates import t_two_sided_p
 from gputax.stats.inputs import FloatArray
 
 TREND_RISK = 0.05

@@ -23,7 +23,7 @@ from gputax.plan.options import VARIABLE_OPTIONS, EnvironmentOptions
 
 if TYPE_CHECKING:
     from gputax.measure.duet.pairs import OnPair
-    from gputax.measure.duet.request import DuetRequest
+    from gputax.measure.duet.sides import DuetRequest
     from gputax.results.documents.comparison import Comparison, Resolution
 
 Say = Callable[[str], None]
@@ -57,8 +57,7 @@ def duet_request(
     command: str = "",
 ) -> DuetRequest:
     """Return the request of a duet, or raise if it is invalid."""
-    from gputax.measure.duet.request import DuetRequest
-    from gputax.measure.duet.sides import SideSpec
+    from gputax.measure.duet.sides import DuetRequest, SideSpec
     from gputax.places import refuse_unknown
     from gputax.plan.budgets import unused_scopes
     from gputax.plan.driver import chosen_engine, refuse_driver_contradictions
@@ -164,8 +163,7 @@ def duet_directory(a: str, b: str) -> Path:
 
 def _duet_workloads(workloads: tuple[str, ...], scenario: str) -> tuple[str, ...]:
     """Return the workloads: one model, or operations of micro, which share one worker per side."""
-    from gputax.plan.micro import MICRO, SCENARIOS, expanded, is_micro
-    from gputax.plan.workloads import workload_facts
+    from gputax.plan.workloads import MICRO, MICRO_SCENARIOS, expanded, is_micro, workload_facts
 
     workloads = expanded(workloads)
     for workload in workloads:
@@ -173,8 +171,10 @@ def _duet_workloads(workloads: tuple[str, ...], scenario: str) -> tuple[str, ...
     operations = [is_micro(workload) for workload in workloads]
     if len(workloads) > 1 and not all(operations):
         raise UsageError("a duet takes one model, or operations of micro", next_step="run one duet per model")
-    if any(operations) and scenario not in SCENARIOS:
-        raise UsageError(f"{MICRO} has no scenario {scenario}", next_step=f"use --scenario {' or '.join(SCENARIOS)}")
+    if any(operations) and scenario not in MICRO_SCENARIOS:
+        raise UsageError(
+            f"{MICRO} has no scenario {scenario}", next_step=f"use --scenario {' or '.join(MICRO_SCENARIOS)}"
+        )
     return workloads
 
 

@@ -39,7 +39,7 @@ def compare(
 
     wanted = wanted_budgets(budgets, suite)
     from gputax.compare.document import compare_sources
-    from gputax.compare.given import named_path, read_given
+    from gputax.compare.matching import named_path, read_given
     from gputax.results.importers.detect import read_source
 
     environment, path = named_path(base)

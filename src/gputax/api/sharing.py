@@ -46,9 +46,8 @@ def share_plan(
     from gputax.plan.driver import chosen_engine
     from gputax.plan.engines import SYNONYMS as ENGINE_SYNONYMS
     from gputax.plan.engines import USER_ENGINES, refuse_unused_weights
-    from gputax.plan.micro import expanded
     from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, SharePlan
-    from gputax.plan.workloads import workload_facts
+    from gputax.plan.workloads import expanded, workload_facts
 
     named = tuple(techniques) or DEFAULT_TECHNIQUES[place]
     workloads = expanded((workload or (OPERATION if named == ("proxy",) else MODEL),))

@@ -21,10 +21,9 @@ from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import Setup, absolute, device_named, precision_named
 from gputax.plan.driver import chosen_engine, driver_choice, engine_note, refuse_driver_contradictions
 from gputax.plan.engines import waiting_passively
-from gputax.plan.micro import MICRO, OPERATIONS
 from gputax.plan.options import TENANTS, declared
 from gputax.plan.techniques import SYNONYMS, TECHNIQUES
-from gputax.plan.workloads import WORKLOADS, workload_facts
+from gputax.plan.workloads import MICRO, OPERATIONS, WORKLOADS, workload_facts
 from gputax.worker.halt import Halt
 
 if TYPE_CHECKING:

@@ -1,16 +1,21 @@
-"""`gputax deploy`: show the plan and its price, ask, then carry it out; the same command resumes."""
+"""The life of a deployment: `gputax deploy`, `status`, `collect`, `cost` and `destroy`.
+
+`deploy` shows the plan and its price, asks, then carries it out; the same command resumes.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gputax.cli.options import Verb, names, options, own, seconds
+from gputax.cli.options import Verb, as_json, names, options, own, seconds
 from gputax.errors import PreflightError
-from gputax.plan.options import GKE, IMAGE, OUTPUT, PLACE, PRICE, declared
+from gputax.plan.options import DEPLOYMENT, GKE, IMAGE, OUTPUT, PLACE, PRICE, declared
 
 if TYPE_CHECKING:
     from gputax.deploy.plan import Plan
@@ -134,3 +139,100 @@ def ask_consent(question: str, next_step: str) -> None:
         raise PreflightError("cannot ask for confirmation: stdin is not a terminal", next_step=next_step)
     if not click.confirm(question, err=True):
         raise PreflightError("not confirmed: nothing was changed", next_step=next_step)
+
+
+@click.command(cls=Verb)
+@options(DEPLOYMENT, as_json("Write the figures as JSON."))
+def cost(out: str, as_json: bool) -> None:
+    """Add up a deployment's hours, from its own events, at the prices of a dated table."""
+    from gputax import api
+
+    bill = api.cost(out)
+    if as_json:
+        click.echo(json.dumps(bill.to_dict(), indent=2))
+    else:
+        from gputax.report.deployments import write_cost
+
+        write_cost(bill, sys.stdout)
+
+
+@click.command(cls=Verb)
+@options(DEPLOYMENT, as_json("Write what was downloaded as JSON."))
+def collect(out: str, as_json: bool) -> None:
+    """Write the Job's benchmark_results.json and its log to the result directory. Safe to repeat.
+
+    The record comes from the result block at the end of the pod's log: a pod that has ended can be read, not entered.
+    """
+    from gputax import api
+
+    found = api.collect(out)
+    if as_json:
+        data = {"record": str(found.record), "log": str(found.log), "from": found.source, "results": found.cells}
+        click.echo(json.dumps(data, indent=2))
+    else:
+        click.echo(f"{found.record}: {found.cells} results from {found.source}; log: {found.log}")
+
+
+@click.command(cls=Verb)
+@options(
+    DEPLOYMENT,
+    own("watch", "Repeat until the deployment has ended.", False, group=OUTPUT),
+    own("interval", "With --watch: seconds.", 5.0, least=0.2, show_default=True, group=OUTPUT),
+    as_json("Write it as JSON; with --watch one document per line."),
+)
+def status(out: str, watch: bool, interval: float, as_json: bool) -> None:
+    """Show the steps as a check list with times, the pods, the last log lines and the cost so far."""
+    from gputax import api
+    from gputax.deploy.status import checklist_text, standing_data
+
+    while True:
+        found = api.status(out)
+        if as_json:
+            click.echo(json.dumps(standing_data(found), indent=None if watch else 2))
+        else:
+            from gputax.report.exporters.console_text import Screen
+
+            click.echo("\x1b[2J\x1b[H" if watch and sys.stdout.isatty() else "", nl=False)
+            screen = Screen(sys.stdout)
+            for line in checklist_text(found).splitlines():
+                screen.say(line)
+        if not watch or found.word != "DEPLOYING":
+            return
+        time.sleep(interval)
+
+
+@click.command(cls=Verb)
+@options(
+    DEPLOYMENT,
+    own("scale-to-zero", "Delete only the Job and the GPU nodes; keep the cluster.", False, group=PLACE),
+    own("if-idle", "For cron: only if idle for at least this long, e.g. 2h.", metavar="TIME", group=PLACE),
+    own("yes", "Do not ask; implied by --if-idle.", False, group=OUTPUT),
+)
+def destroy(out: str, scale_to_zero: bool, if_idle: str, yes: bool) -> None:
+    """Remove what `gputax deploy` made, in reverse order, and nothing that was there before.
+
+    Results that were not collected are collected first. Safe to repeat, also when half of it is gone.
+    """
+    from gputax import api
+    from gputax.deploy.state import find_deployment
+    from gputax.text import duration
+
+    def approve(plan: Plan) -> None:
+        if not yes and not if_idle:
+            what = "the Job and the GPU nodes of" if scale_to_zero else "everything that gputax created for"
+            ask_consent(f"Remove {what} {find_deployment(out).results} ({plan.title})?", "gputax destroy --yes")
+
+    done = api.destroy(
+        out,
+        scale_to_zero=scale_to_zero,
+        if_idle_s=seconds(if_idle, "--if-idle") if if_idle else None,
+        approve=approve,
+        say=lambda line: click.echo(line, err=True),
+    )
+    words = {
+        "destroyed": "destroyed; results and logs are kept on this disk",
+        "scaled to zero": "the Job and its GPU nodes are gone; the cluster remains: gputax cost",
+        "in use": f"in use, or idle for only {duration(done.idle_s)}; nothing was removed",
+        "destroyed before": f"destroyed at {done.destroyed_at}",
+    }
+    click.echo(f"{done.results}: {words[done.outcome]}")

@@ -13,9 +13,8 @@ from gputax.cli.options import Verb, as_json, command_text, names, options, own,
 from gputax.errors import Interrupted, UsageError
 from gputax.plan.cells import SCENARIOS
 from gputax.plan.driver import engine_note
-from gputax.plan.micro import known_names
 from gputax.plan.options import BUDGET_SUITE, PLACE, SETUP, VERDICT, declared
-from gputax.plan.workloads import SYNONYMS, WORKLOADS
+from gputax.plan.workloads import SYNONYMS, WORKLOADS, known_names
 
 if TYPE_CHECKING:
     from gputax.results.documents.comparison import Comparison

@@ -13,10 +13,9 @@ from gputax.errors import UsageError
 from gputax.places import ENVIRONMENTS, refuse_unknown
 from gputax.plan.cells import SCENARIOS, Cell, scenario_named
 from gputax.plan.driver import engine_note
-from gputax.plan.micro import MICRO, known_names
 from gputax.plan.options import OUTPUT, SERVER, SETUP, EnvironmentOptions, declared
 from gputax.plan.suites import load_plan
-from gputax.plan.workloads import SYNONYMS, WORKLOADS
+from gputax.plan.workloads import MICRO, SYNONYMS, WORKLOADS, known_names
 from gputax.text import counted, duration
 
 if TYPE_CHECKING:

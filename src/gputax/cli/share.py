@@ -26,11 +26,10 @@ from gputax.cli.options import (
 from gputax.errors import UsageError
 from gputax.plan.cells import scenario_named
 from gputax.plan.driver import engine_note
-from gputax.plan.micro import known_names
 from gputax.plan.options import PLACE_OPTIONS, TENANTS, EnvironmentOptions, declared
 from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, KINDS, SYNONYMS, TECHNIQUES, VICTIMS, SharePlan
 from gputax.plan.workloads import SYNONYMS as WORKLOAD_SYNONYMS
-from gputax.plan.workloads import WORKLOADS
+from gputax.plan.workloads import WORKLOADS, known_names
 from gputax.text import counted, duration
 
 if TYPE_CHECKING:

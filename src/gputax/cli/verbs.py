@@ -30,10 +30,10 @@ GROUPED: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Cluster": {
         "deploy": ("gputax.cli.deploy:deploy", "Run the benchmark on a Kubernetes cluster and download the results."),
-        "status": ("gputax.cli.status:status", "Show the state of a deployment: steps, pods, logs, cost so far."),
-        "collect": ("gputax.cli.collect:collect", "Download the results of a deployment's Job."),
-        "cost": ("gputax.cli.cost:cost", "Show what a deployment has cost, by a dated price table."),
-        "destroy": ("gputax.cli.destroy:destroy", "Delete a deployment, or scale its nodes to zero."),
+        "status": ("gputax.cli.deploy:status", "Show the state of a deployment: steps, pods, logs, cost so far."),
+        "collect": ("gputax.cli.deploy:collect", "Download the results of a deployment's Job."),
+        "cost": ("gputax.cli.deploy:cost", "Show what a deployment has cost, by a dated price table."),
+        "destroy": ("gputax.cli.deploy:destroy", "Delete a deployment, or scale its nodes to zero."),
     },
     "Maintain": {
         "doctor": ("gputax.cli.doctor:doctor", "Diagnose this machine or cluster and suggest fixes."),

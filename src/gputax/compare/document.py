@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gputax import __version__
-from gputax.compare.given import Misfit
-from gputax.compare.matching import CellPair, match_cells
+from gputax.compare.matching import CellPair, Misfit, match_cells
 from gputax.compare.rows import CellRows, Row, cell_rows, with_spread_of
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budgets, unused_scopes

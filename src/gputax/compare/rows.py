@@ -17,16 +17,15 @@ from gputax.errors import ResultsError
 from gputax.plan.budgets import Budget, Budgets
 from gputax.plan.comparability import Difference, differences, unchecked
 from gputax.plan.metrics import BATCHED, METRICS, OVER_BOUND_SHARE, Metric, judged_metrics
-from gputax.plan.micro import MICRO, is_micro
 from gputax.plan.notices import Notice
+from gputax.plan.workloads import MICRO, is_micro
 from gputax.results.documents.comparison import Spread
 from gputax.results.importers.source import UNKNOWN, CellSamples, Source, SourceCell
 from gputax.stats.estimates import Estimate, ThroughputLost
 from gputax.stats.inputs import FloatArray
 from gputax.stats.percentiles import floor_for
 from gputax.stats.repeats import FEWEST_REPEATS, Repeats, borrowed_gap, borrowed_ratio, repeated_gap, repeated_ratio
-from gputax.stats.spreads import mean_spread, percentile_spread, share_spread, spread_gap, spread_ratio
-from gputax.stats.unpaired import fieller
+from gputax.stats.spreads import fieller, mean_spread, percentile_spread, share_spread, spread_gap, spread_ratio
 from gputax.stats.verdicts import Claim
 
 

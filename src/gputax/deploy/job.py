@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from gputax.deploy.plan import AwaitJob, CollectResults, Command, Manifest
-from gputax.deploy.redaction import redacted
 from gputax.deploy.state import Deployment, now_text, record_path
-from gputax.deploy.tools import ClusterAccess, Tools
+from gputax.deploy.tools import ClusterAccess, Tools, redacted
 from gputax.errors import CellError, GputaxError, ResultsError
 from gputax.kubernetes.objects import RUN_LABEL
 from gputax.kubernetes.watch import PodState, end_words, exit_code, state_of, unschedulable_step

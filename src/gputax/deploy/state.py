@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gputax.deploy.redaction import redacted
+from gputax.deploy.tools import redacted
 from gputax.errors import GputaxError, PreflightError, ResultsError, UsageError
 from gputax.results.files import disk_error, write_text
 

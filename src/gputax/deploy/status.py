@@ -9,9 +9,8 @@ from typing import Any
 from gputax.deploy.cost import Cost, moment, spent
 from gputax.deploy.job import pods_of
 from gputax.deploy.plan import AwaitJob, Manifest, Plan, Step
-from gputax.deploy.redaction import redacted
 from gputax.deploy.state import Deployment, State, StepRecord, is_collected
-from gputax.deploy.tools import Tools
+from gputax.deploy.tools import Tools, redacted
 from gputax.errors import GputaxError
 from gputax.kubernetes.watch import state_of
 from gputax.text import duration

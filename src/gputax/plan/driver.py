@@ -10,7 +10,7 @@ from gputax.errors import UsageError
 from gputax.plan.cells import Setup
 from gputax.plan.engines import DRIVER_MODEL_ENGINE, ENGINES, parse_engine
 from gputax.plan.environment import PROXY, EnvironmentName
-from gputax.plan.micro import ENGINE, engine_for, is_micro
+from gputax.plan.workloads import ENGINE, engine_for, is_micro
 
 # The software device says so in its own name, directly and behind the proxy; none of its numbers can pass for a GPU's.
 SOFTWARE_DEVICE_NAME = "gputax software device"

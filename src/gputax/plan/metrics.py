@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from gputax.plan.micro import MICRO
+from gputax.plan.workloads import MICRO
 
 Loss = Literal["time", "throughput"]
 

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from gputax import __version__
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import DEVICES, PRECISIONS, SCENARIOS
-from gputax.plan.micro import MICRO
-from gputax.plan.workloads import WORKLOADS
+from gputax.plan.workloads import MICRO, WORKLOADS
 
 NAMESPACE = "gputax"
 IMAGE = f"gputax:{__version__}"

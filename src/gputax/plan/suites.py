@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from gputax.errors import UsageError, unknown_name
-from gputax.plan import micro
 from gputax.plan.budgets import Budgets, budgets_from_table, parse_budgets
 from gputax.plan.cells import (
     MULTI_STREAM_SAMPLES_PER_QUERY,
@@ -26,7 +25,7 @@ from gputax.plan.cells import (
 )
 from gputax.plan.driver import chosen_engine, refuse_driver_contradictions
 from gputax.plan.engines import DEFAULT_ENGINE, ENGINES, parse_engine, refuse_unused_weights
-from gputax.plan.workloads import workload_facts
+from gputax.plan.workloads import MICRO, MICRO_SCENARIOS, expanded, is_micro, workload_facts
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # In a wheel the suites are inside the package; in a checkout, at its root.
@@ -99,7 +98,7 @@ def parse_suite(name: str, text: str, where: str) -> Suite:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"not a TOML file: {error}", where=where) from error
-    known = {"title", "official", "scenarios", "sample_count", "budget", micro.MICRO, *SCENARIOS}
+    known = {"title", "official", "scenarios", "sample_count", "budget", MICRO, *SCENARIOS}
     for key in data:
         if key not in known:
             raise _placed(unknown_name("key", key, sorted(known)), where)
@@ -116,11 +115,11 @@ def parse_suite(name: str, text: str, where: str) -> Suite:
                 raise _placed(unknown_name(f"key of [{scenario}]", key, sorted(SCENARIO_KEYS)), where)
         loads[scenario] = _load_plan(section, official, f"{where} [{scenario}]")
         batches[scenario] = _batches(section.get("batch", [1]), f"{where} [{scenario}]")
-    sizes = _section(data, micro.MICRO, where)
+    sizes = _section(data, MICRO, where)
     for key in sizes:
         if key not in MICRO_KEYS:
-            raise _placed(unknown_name(f"key of [{micro.MICRO}]", key, sorted(MICRO_KEYS)), where)
-    loads[micro.MICRO] = _load_plan({**MICRO_SIZES, **sizes}, False, f"{where} [{micro.MICRO}]")
+            raise _placed(unknown_name(f"key of [{MICRO}]", key, sorted(MICRO_KEYS)), where)
+    loads[MICRO] = _load_plan({**MICRO_SIZES, **sizes}, False, f"{where} [{MICRO}]")
     budgets = budgets_from_table(_section(data, "budget", where), f"{where} [budget]")
     title, sample_count = str(data.get("title", name)), int(data.get("sample_count", 64))
     return Suite(name, title, scenarios, sample_count, loads, batches, budgets)
@@ -201,8 +200,8 @@ def _refuse_contradictions(
 def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
     """Return the cells in the order in which they are measured."""
     scenarios = choices.scenarios or suite.scenarios
-    workloads = micro.expanded(choices.workloads)
-    if not scenarios and not all(micro.is_micro(workload) for workload in workloads):
+    workloads = expanded(choices.workloads)
+    if not scenarios and not all(is_micro(workload) for workload in workloads):
         raise UsageError(
             f"the suite {suite.name} has no scenario", next_step='add scenarios = ["offline"] to it, or --scenario'
         )
@@ -211,7 +210,7 @@ def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
     cells = []
     for workload in workloads:
         facts = workload_facts(workload)
-        if micro.is_micro(workload):
+        if is_micro(workload):
             cells += _micro_cells(suite, choices, workload)
             continue
         shapes = [(scenario, batch) for scenario in scenarios for batch in _shapes(suite, choices, scenario)]
@@ -233,10 +232,10 @@ def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
 def _micro_cells(suite: Suite, choices: Choices, workload: str) -> list[Cell]:
     """Return the cells of one operation: a closed loop, unless a scenario was named."""
     for scenario in choices.scenarios:
-        if scenario not in micro.SCENARIOS:
+        if scenario not in MICRO_SCENARIOS:
             raise UsageError(
                 f"{workload} runs one operation at a time: it has no scenario {scenario}",
-                next_step=f"use --scenario {' or '.join(micro.SCENARIOS)}",
+                next_step=f"use --scenario {' or '.join(MICRO_SCENARIOS)}",
             )
     if choices.batches not in ((), (1,)):
         raise UsageError(f"{workload} has no batches", next_step="drop --batch")
@@ -244,8 +243,8 @@ def _micro_cells(suite: Suite, choices: Choices, workload: str) -> list[Cell]:
     if not ENGINES[parse_engine(setup.engine).name].runs_operations:
         raise UsageError(f"the engine {setup.engine} cannot run {workload}", next_step="drop --engine")
     refuse_driver_contradictions(choices.environment, setup)
-    scenarios = choices.scenarios or micro.SCENARIOS[:1]
-    return [Cell(setup, scenario, 1, choices.environment, load=suite.loads[micro.MICRO]) for scenario in scenarios]
+    scenarios = choices.scenarios or MICRO_SCENARIOS[:1]
+    return [Cell(setup, scenario, 1, choices.environment, load=suite.loads[MICRO]) for scenario in scenarios]
 
 
 def _setup(choices: Choices, workload: str) -> dict[str, Any]:

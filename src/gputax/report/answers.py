@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gputax.plan.micro import OPERATIONS
+from gputax.plan.workloads import OPERATIONS
 from gputax.report import wording
 from gputax.report.comparison_tables import metrics_table, overhead_cell, pairs_cell, reason, verdict_cell
 from gputax.report.grouping import Compared, Pair

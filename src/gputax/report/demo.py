@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from gputax import __version__
 from gputax.plan.cells import scenario_named
 from gputax.plan.metrics import METRICS
-from gputax.plan.micro import OPERATIONS
 from gputax.plan.techniques import TECHNIQUES
-from gputax.plan.workloads import workload_facts
+from gputax.plan.workloads import OPERATIONS, workload_facts
 from gputax.report.model import Cell, Column, Table, text_cell
 from gputax.report.wording import WORDS
 from gputax.results.documents.comparison import ComparedMetric, Comparison, Resolution

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputax.plan.environment import EnvironmentName
-from gputax.plan.micro import MICRO, OPERATIONS
+from gputax.plan.workloads import MICRO, OPERATIONS
 from gputax.report import wording
 from gputax.report.answers import SEVERITY, TYPICAL_OPERATION, LayerAnswer, metric_words
 from gputax.report.charts.comparison import in_percent

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from gputax.plan.micro import OPERATIONS, is_micro
+from gputax.plan.workloads import OPERATIONS, is_micro
 from gputax.report import wording
 from gputax.report.charts.run import latency_chart, telemetry_chart, throughput_chart
 from gputax.report.distributions import Curve

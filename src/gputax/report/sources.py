@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gputax.compare.document import compare_sources
-from gputax.compare.given import is_foreign, read_given
+from gputax.compare.matching import is_foreign, read_given
 from gputax.errors import GputaxError, ResultsError
 from gputax.plan.budgets import Budgets
 from gputax.plan.environment import BARE

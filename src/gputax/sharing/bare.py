@@ -16,8 +16,8 @@ from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice
 from gputax.plan.engines import parse_engine, waiting_passively
 from gputax.plan.environment import BARE
-from gputax.plan.micro import is_micro
 from gputax.plan.techniques import Entitlement, Technique
+from gputax.plan.workloads import is_micro
 from gputax.sharing.cpu_quota import WEIGHT, Quota, QuotaGroups, quota_of
 from gputax.sharing.local_tenants import CommonProxy, CoreTenant, ProxyTenant, QuotaTenant
 from gputax.sharing.place import Say, Switched, Tenant

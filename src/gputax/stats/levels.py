@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gputax.errors import ResultsError
-from gputax.stats.distributions import f_upper_p
-from gputax.stats.estimates import Unit, percent_interval, percent_of_log
+from gputax.stats.estimates import Unit, f_upper_p, percent_interval, percent_of_log
 from gputax.stats.inputs import Better, log_ratios
 from gputax.stats.series import SeriesMean, series_mean
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gputax.errors import ResultsError
-from gputax.stats.distributions import t_quantile
-from gputax.stats.estimates import Unit, percent_of_log
+from gputax.stats.estimates import Unit, percent_of_log, t_quantile
 from gputax.stats.inputs import FloatArray, positive_values
 from gputax.stats.pairs import hodges_lehmann
 from gputax.stats.percentiles import floor_for

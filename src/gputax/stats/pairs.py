@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gputax.errors import ResultsError
-from gputax.stats.distributions import t_two_sided_p
-from gputax.stats.estimates import Unit, percent_interval, percent_of_log
+from gputax.stats.estimates import Unit, percent_interval, percent_of_log, t_two_sided_p
 from gputax.stats.inputs import Better, FloatArray, log_ratios
 from gputax.stats.series import ROUNDING, SeriesMean, batch_starts, series_mean
 

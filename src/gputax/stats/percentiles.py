@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gputax.errors import UsageError
-from gputax.stats.distributions import binomial_quantile
+from gputax.stats.estimates import binomial_quantile
 from gputax.stats.inputs import FloatArray, finite_values
 
 PERCENTILES: tuple[float, ...] = (0.50, 0.90, 0.95, 0.97, 0.99, 0.999)

@@ -18,8 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from gputax.errors import ResultsError
-from gputax.stats.distributions import t_quantile
-from gputax.stats.estimates import UNBOUNDED_PERCENT, Bounds, Gap, Ratio, Unit, percent_interval
+from gputax.stats.estimates import UNBOUNDED_PERCENT, Bounds, Gap, Ratio, Unit, percent_interval, t_quantile
 from gputax.stats.inputs import FloatArray
 from gputax.stats.series import ROUNDING
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gputax.errors import ResultsError
-from gputax.stats.distributions import t_quantile
+from gputax.stats.estimates import t_quantile
 from gputax.stats.inputs import FloatArray
 
 # Longer series are split into batches, and the batches are the replicates: correlation inside a batch then

@@ -28,11 +28,10 @@ from gputax.plan.cells import (
 )
 from gputax.plan.engines import SYNONYMS as ENGINE_SYNONYMS
 from gputax.plan.engines import parse_engine
-from gputax.plan.micro import known_names
 from gputax.plan.techniques import SYNONYMS as TECHNIQUE_SYNONYMS
 from gputax.plan.techniques import TECHNIQUES
 from gputax.plan.workloads import SYNONYMS as WORKLOAD_SYNONYMS
-from gputax.plan.workloads import WORKLOADS
+from gputax.plan.workloads import WORKLOADS, known_names
 
 # What was typed, and what is suggested for it.
 TYPED: list[tuple[list[str], Mapping[str, str]]] = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gputax import api
-from gputax.compare.given import named_path
+from gputax.compare.matching import named_path
 from gputax.errors import ResultsError, UsageError
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gputax.deploy.redaction import redacted
+from gputax.deploy.tools import redacted
 from gputax.measure.run.documents import empty_record
 from gputax.plan.cells import Cell, Setup
 from gputax.results.importers.pod_log import read_block, result_block

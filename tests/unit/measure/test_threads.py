@@ -9,8 +9,8 @@ import time
 import pytest
 
 from gputax.errors import WorkerError
-from gputax.measure import threads as share_threads
-from gputax.measure.threads import in_parallel
+from gputax.measure import session as share_threads
+from gputax.measure.session import in_parallel
 
 
 def test_results_come_in_the_order_of_the_tasks_whoever_ends_first() -> None:

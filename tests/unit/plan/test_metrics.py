@@ -6,7 +6,7 @@ import pytest
 
 from gputax.plan.cells import SCENARIOS
 from gputax.plan.metrics import METRICS, duet_metrics, headline_order, judged_metrics
-from gputax.plan.micro import MICRO
+from gputax.plan.workloads import MICRO
 from gputax.results.documents.run import Benchmark
 
 

@@ -6,8 +6,8 @@ from gputax.errors import UsageError
 from gputax.plan.cells import Setup
 from gputax.plan.claims import claim, device_label
 from gputax.plan.driver import chosen_engine, driver_choice, engine_note, refuse_driver_contradictions, share_a_worker
-from gputax.plan.micro import OPERATIONS, engine_for, expanded, is_micro, known_names
 from gputax.plan.suites import Choices, load_suite, parse_suite, plan_cells
+from gputax.plan.workloads import OPERATIONS, engine_for, expanded, is_micro, known_names
 
 
 def test_micro_stands_for_every_operation_and_a_group_for_its_own() -> None:

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from gputax.errors import ResultsError, UsageError
-from gputax.stats.distributions import binomial_quantile
+from gputax.stats.estimates import binomial_quantile
 from gputax.stats.percentiles import floor_for, percentile, percentile_interval_ns, percentile_table
 
 

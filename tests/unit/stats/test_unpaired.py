@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import ttest_ind
 
 from gputax.errors import ResultsError
-from gputax.stats.unpaired import fieller
+from gputax.stats.spreads import fieller
 
 
 def two_runs(count: int = 30, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:

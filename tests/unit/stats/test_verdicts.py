@@ -11,7 +11,6 @@ from scipy.stats import t as student
 from gputax.errors import UsageError
 from gputax.stats.estimates import Unit
 from gputax.stats.pairs import PairedEstimate, paired_estimate
-from gputax.stats.stopping import pairs_to_clear
 from gputax.stats.verdicts import (
     Claim,
     Verdict,
@@ -21,6 +20,7 @@ from gputax.stats.verdicts import (
     judge_all,
     not_comparable,
     pairs_needed,
+    pairs_to_clear,
 )
 
 

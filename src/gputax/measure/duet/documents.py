@@ -9,12 +9,11 @@ import numpy as np
 from gputax import __version__
 from gputax.measure.duet.judgement import Question, judge_duet, process_luck_percent, resolution, round_notices
 from gputax.measure.duet.pairs import DuetData, DuetRounds
-from gputax.measure.duet.request import LOADGEN_SLOT_S, DuetRequest
-from gputax.measure.duet.sides import CLOSED_LOOPS, SideSpec, WorkerSide
+from gputax.measure.duet.sides import CLOSED_LOOPS, LOADGEN_SLOT_S, DuetRequest, SideSpec, WorkerSide
 from gputax.measure.fingerprint import claim_of, device_name_of
 from gputax.plan.claims import device_label
 from gputax.plan.environment import EnvironmentName
-from gputax.plan.micro import OPERATIONS
+from gputax.plan.workloads import OPERATIONS
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import Comparison, Resolution
 from gputax.results.documents.comparison import Side as SideRecord

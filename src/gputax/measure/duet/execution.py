@@ -11,8 +11,7 @@ from gputax.errors import Interrupted, PreflightError
 from gputax.measure.duet.documents import comparison_of, questions, write_duet
 from gputax.measure.duet.judgement import judged_rows, resolution
 from gputax.measure.duet.pairs import Clock, DuetPlan, DuetRounds, OnPair, Slot, run_duet, slot_for
-from gputax.measure.duet.request import LOADGEN_SLOT_S, DuetRequest
-from gputax.measure.duet.sides import CLOSED_LOOPS, SideSpec, WorkerSide, WorkerSides
+from gputax.measure.duet.sides import CLOSED_LOOPS, LOADGEN_SLOT_S, DuetRequest, SideSpec, WorkerSide, WorkerSides
 from gputax.measure.experiment import left_in_order, open_new, orderly_stop
 from gputax.measure.sizing import FIRST_SHARE, Pilot, server_bound, server_load, stream_load
 from gputax.places import Places

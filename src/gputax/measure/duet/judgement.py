@@ -15,13 +15,11 @@ from gputax.plan.metrics import METRICS, Metric, duet_metrics
 from gputax.plan.notices import Notice
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import ComparedMetric, PairSeries, Resolution
-from gputax.stats.distributions import t_quantile
-from gputax.stats.estimates import log_of_lost_percent, log_of_percent, lost_percent_of_log, percent_of_log
+from gputax.stats.estimates import log_of_lost_percent, log_of_percent, lost_percent_of_log, percent_of_log, t_quantile
 from gputax.stats.levels import RestartEstimate, restart_estimate
 from gputax.stats.overheads import LEAST_RESTARTS, BlockOverhead, Blocks, mean_overhead, percentile_overhead, refusal
 from gputax.stats.pairs import paired_estimate
-from gputax.stats.stopping import Risks, pairs_to_clear
-from gputax.stats.verdicts import Judgement, judge, judge_absolute
+from gputax.stats.verdicts import Judgement, Risks, judge, judge_absolute, pairs_to_clear
 from gputax.text import digits
 
 MAX_SERIES_POINTS = 400

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gputax.errors import CellError
 from gputax.measure.sizing import dropped_runs
 from gputax.stats.overheads import LEAST_RESTARTS, Blocks
-from gputax.stats.stopping import LOOKS, Looks, looks_for
+from gputax.stats.verdicts import LOOKS, Looks, looks_for
 
 FloatArray = npt.NDArray[np.float64]
 # Shorter slots are sharper: in equal time 500 ms slots gave ±7.7 %, 100 ms ±1.5 %, 20 ms ±0.75 %.

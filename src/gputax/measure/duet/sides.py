@@ -1,4 +1,4 @@
-"""The real sides of a duet: a worker in an environment, running closed-loop slots or short LoadGen runs."""
+"""What a duet measures and its real sides: workers in environments, running closed-loop slots or short LoadGen runs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import numpy as np
 from gputax.environments.environment import Described, Evidence
 from gputax.errors import ResultsError, WorkerError
 from gputax.measure.duet.pairs import Half, Slot
-from gputax.measure.session import WorkerSession
+from gputax.measure.session import WorkerSession, in_parallel
 from gputax.measure.sizing import Pilot
 from gputax.measure.summary import latencies_ns
-from gputax.measure.threads import in_parallel
 from gputax.measure.view import SilentView
 from gputax.places import Places, environment_named
+from gputax.plan.budgets import Budget
 from gputax.plan.cells import Load, Setup
 from gputax.plan.driver import driver_choice
 from gputax.plan.environment import PROXY, EnvironmentName
-from gputax.plan.micro import is_micro
 from gputax.plan.notices import Notice
 from gputax.plan.options import EnvironmentOptions
+from gputax.plan.workloads import is_micro
 from gputax.worker.probes.disturbance import (
     BUSY_NEIGHBOURS,
     PAIR_LIMITS,
@@ -218,3 +218,40 @@ class WorkerSides:
 
 SlotOf = Callable[[WorkerSides, str, list[Pilot]], Slot]
 """Returns the slot of a workload from the pilots of A, B and perhaps the twin."""
+
+
+# Seconds of one LoadGen slot: its 31 ms of fixed cost are then 2 %.
+LOADGEN_SLOT_S = 1.5
+
+
+@dataclass(frozen=True)
+class DuetRequest:
+    """What the user asked for."""
+
+    a: SideSpec
+    b: SideSpec
+    scenario: str
+    batch: int
+    budgets: dict[str, Budget]
+    width_percent: float | None
+    """Stop at this half-width of the intervals that decide; None: stop when the verdict is clear."""
+    max_time_s: float
+    control: bool = True
+    seed: int = 7
+    stall_timeout_s: float = 0.0
+    command: str = ""
+    injected: bool = False
+    """The engines differ on purpose (`--engine-b`): that difference is what is tested."""
+    named: frozenset[str] = frozenset()
+    """The metrics named by a budget; they must be judged."""
+    workloads: tuple[str, ...] = ()
+    """Several operations of `micro`, which share the time; the sides are set up for the first."""
+    notices: tuple[Notice, ...] = ()
+    """What is wrong with the request itself, such as a budget for a layer that neither side has."""
+    accept_disturbed: bool = False
+    """Verdicts stand although the machine was disturbed; the label stays."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The workloads to measure, in order."""
+        return self.workloads or (self.a.setup.workload,)

@@ -21,9 +21,8 @@ from gputax.measure.neighbours.workers import (
     together,
     victim_session,
 )
-from gputax.measure.session import Observation, WorkerSession
+from gputax.measure.session import Observation, WorkerSession, in_parallel
 from gputax.measure.sizing import Pilot
-from gputax.measure.threads import in_parallel
 from gputax.measure.view import RunView
 from gputax.plan.cells import Load
 from gputax.plan.notices import Notice

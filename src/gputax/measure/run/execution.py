@@ -10,7 +10,14 @@ from typing import Any
 from gputax.errors import CellError, UsageError
 from gputax.measure.experiment import Experiment
 from gputax.measure.run.cell import Measured, measure_cell
-from gputax.measure.run.documents import benchmark_document, described_record, empty_record, plan_of
+from gputax.measure.run.documents import (
+    MICRO_TEXT,
+    benchmark_document,
+    described_record,
+    empty_record,
+    micro_text,
+    plan_of,
+)
 from gputax.measure.session import WorkerSession
 from gputax.measure.view import CellFigures, RunView
 from gputax.places import Places, environment_named
@@ -18,8 +25,6 @@ from gputax.plan.cells import Cell, Repetition, plan_id, repetitions
 from gputax.plan.driver import driver_choice, share_a_worker
 from gputax.plan.options import EnvironmentOptions
 from gputax.results.documents.run import Benchmark, RunRecord
-from gputax.results.micro_text import FILE_NAME as MICRO_TEXT
-from gputax.results.micro_text import micro_text
 from gputax.results.reading import RUN
 from gputax.results.store import now_text
 

@@ -11,7 +11,7 @@ from gputax.errors import ResultsError, UsageError
 from gputax.plan.cells import Cell, LoadPlan, Setup, absolute, device_named, precision_named, scenario_named
 from gputax.plan.driver import refuse_driver_contradictions
 from gputax.plan.engines import parse_engine
-from gputax.plan.micro import expanded
+from gputax.plan.workloads import expanded
 from gputax.results.documents.run import Benchmark, RunRecord
 
 PATHS = ("weights", "dataset", "libcuda")

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from gputax.environments.environment import Described, Environment, Evidence, Proven, WorkerProcess
 from gputax.errors import CellError, PreflightError
-from gputax.measure.session import FIRST_RUN_STALL_S, Observation, WorkerSession
-from gputax.measure.threads import in_parallel
+from gputax.measure.session import FIRST_RUN_STALL_S, Observation, WorkerSession, in_parallel
 from gputax.measure.view import RunView, SilentView
 from gputax.plan.cells import Load
 from gputax.plan.driver import driver_choice

@@ -154,7 +154,7 @@ def _mean(values: Sequence[float | None]) -> Any:
 
 def _half_width_percent(values: Sequence[float]) -> float:
     """Return half of the 95 % interval of the mean by t over the repeats, in percent of it."""
-    from gputax.stats.distributions import t_quantile
+    from gputax.stats.estimates import t_quantile
 
     mean = sum(values) / len(values)
     sd = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))

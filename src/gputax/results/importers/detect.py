@@ -15,9 +15,8 @@ from gputax.results.documents.comparison import COMPARISON_NAME
 from gputax.results.documents.run import RECORD_NAME
 from gputax.results.importers import loadgen, older_json, pod_log, record_source, text_results
 from gputax.results.importers.loadgen import DETAIL_NAME, SUMMARY_NAME
-from gputax.results.importers.place import Place
 from gputax.results.importers.record_source import record_place
-from gputax.results.importers.source import UNKNOWN, Format, Source
+from gputax.results.importers.source import UNKNOWN, Format, Place, Source
 from gputax.results.importers.text_results import LONGEST_LINE
 from gputax.text import printable
 

@@ -11,8 +11,7 @@ from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY
 from gputax.plan.comparability import Value
 from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
 from gputax.results.documents.run import RECORD_NAME
-from gputax.results.importers.place import Place
-from gputax.results.importers.source import UNKNOWN, Findings, Source, SourceCell, label_of, scenario_named
+from gputax.results.importers.source import UNKNOWN, Findings, Place, Source, SourceCell, label_of, scenario_named
 from gputax.stats.percentiles import floor_for
 from gputax.text import printable
 

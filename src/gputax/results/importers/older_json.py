@@ -11,12 +11,12 @@ from gputax.plan.claims import device_label
 from gputax.plan.comparability import Value
 from gputax.plan.metrics import METRICS
 from gputax.plan.notices import Notice
-from gputax.results.importers.place import Place
 from gputax.results.importers.quantities import COUNTED, TIME_FACTOR
 from gputax.results.importers.record_source import record_place
 from gputax.results.importers.source import (
     UNKNOWN,
     Findings,
+    Place,
     Source,
     SourceCell,
     device_name_of,

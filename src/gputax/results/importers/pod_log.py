@@ -7,9 +7,8 @@ import dataclasses
 from gputax.errors import ResultsError
 from gputax.plan.notices import Notice
 from gputax.results.documents.run import RunRecord
-from gputax.results.importers.place import Place, without_prefix
 from gputax.results.importers.record_source import source_of_record
-from gputax.results.importers.source import Source
+from gputax.results.importers.source import Place, Source, without_prefix
 from gputax.results.reading import RUN, checked, parse_json
 
 BEGIN = "----- gputax result begin -----"

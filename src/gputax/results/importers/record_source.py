@@ -16,14 +16,14 @@ from gputax.errors import ResultsError
 from gputax.plan.comparability import Value, conditions_of_facts
 from gputax.plan.environment import EnvironmentName
 from gputax.plan.metrics import METRICS
-from gputax.plan.micro import OPERATIONS, is_micro
 from gputax.plan.notices import Notice
+from gputax.plan.workloads import OPERATIONS, is_micro
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.run import RECORD_NAME, Benchmark, RepeatedBenchmark, RunRecord
-from gputax.results.importers.place import Place
 from gputax.results.importers.source import (
     CellSamples,
     Format,
+    Place,
     Source,
     SourceCell,
     device_name_of,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from gputax.errors import ResultsError
 from gputax.plan.comparability import Value
 from gputax.plan.notices import Notice
-from gputax.results.importers.place import Place
 from gputax.results.importers.quantities import Kind, Quantity, Unit, quantities, unit_of
 from gputax.results.importers.source import (
     UNKNOWN,
     Findings,
+    Place,
     Source,
     SourceCell,
     device_name_of,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gputax.errors import EngineError, PreflightError, UsageError
 from gputax.plan.driver import SOFTWARE_DEVICE_NAME
-from gputax.plan.micro import ALLOCATION_BYTES, OPERATIONS, SMALL_COPY_BYTES, MicroOperation
+from gputax.plan.workloads import ALLOCATION_BYTES, OPERATIONS, SMALL_COPY_BYTES, MicroOperation
 from gputax.worker.engines.driver_context import DriverContext, bindings_version, kernel_arguments
 from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
 from gputax.worker.probes.driver_library import loaded_library

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import EngineError
-from gputax.plan.micro import OPERATIONS, MicroOperation
+from gputax.plan.workloads import OPERATIONS, MicroOperation
 from gputax.worker.engines.driver import PROVIDER, operation_run, verified_device
 from gputax.worker.engines.driver_context import DriverContext
 from gputax.worker.engines.neighbour import Work, crashing

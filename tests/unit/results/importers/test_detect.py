@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputax.errors import ResultsError
-from gputax.results.importers import place
+from gputax.results.importers import source
 from gputax.results.importers.detect import FORMATS, read_source
 
 MakeRun = Callable[..., Path]
@@ -79,7 +79,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_an_endless_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "LARGEST_BYTES", 10)
+    monkeypatch.setattr(source, "LARGEST_BYTES", 10)
     (tmp_path / "x").write_text("p99: 3 ms and more")
     with pytest.raises(ResultsError, match="not a result file"):
         read_source(tmp_path / "x")

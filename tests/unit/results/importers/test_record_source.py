@@ -12,9 +12,9 @@ import pytest
 
 from gputax import api
 from gputax.errors import ResultsError
+from gputax.measure.run.documents import micro_text
 from gputax.results.importers.detect import read_source
 from gputax.results.importers.source import CellSamples, Source
-from gputax.results.micro_text import micro_text
 from gputax.results.reading import RUN
 from gputax.results.store import read_document
 
