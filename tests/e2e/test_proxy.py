@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gputax.kubernetes.objects import PLACES
 from tests.builders.small_models import small_classifier
 from tests.e2e.node_proxy import DEVICE, installed_proxy
 from tests.e2e.real_cluster import RealCluster
+from tests.e2e.shared_node import record_in
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("namespace")]
 
@@ -87,3 +89,15 @@ def test_a_model_runs_behind_the_daemon_sets_proxy(proxied: RealCluster, small_m
     assert evidence["calls_by_worker"] == evidence["calls_by_proxy"]
     assert evidence["calls"]["cuGraphLaunch"] >= benchmark["queries"], "each query is one graph on the device"
     assert proxied.ours() == [], "the tenant's pod is gone"
+
+
+def test_tenants_that_share_the_device_behind_one_proxy_are_proven(proxied: RealCluster, tmp_path: Path) -> None:
+    words = ["share", "--env", "k8s", "--tech", "proxy", "--tenants", "2", "--slices", "2", "--image", proxied.image]
+    words += ["--workload", "micro:operation", "--device", "software", "--memory", "512Mi", "--repeats", "1"]
+    done = proxied.gputax(*words, "--warmup", "0.5s", "--window", "2s", "--out", "shared", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (cell,) = record_in(tmp_path / "shared")["cells"]
+    assert cell["valid"], cell["warnings"]
+    assert len(set(cell["evidence"]["tenants_of_the_proxy"])) == 2
+    assert cell["evidence"]["switched"] == {"node": cell["evidence"]["node"], "places": PLACES}
+    assert proxied.ours() == [], "the tenants' pods are gone"
