@@ -110,7 +110,7 @@ ONE(tanh_f32, float, tanhf(x))
 enum { DIRECTED_ADD, DIRECTED_SUB, DIRECTED_MUL, DIRECTED_DIV, DIRECTED_FMA, DIRECTED_SQRT, DIRECTED_RCP };
 static const int MODES[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
 
-#define DIRECTED(name, T, FMA_, SQRT_) \
+#define DIRECTED(name, T, IN, FMA_, SQRT_) \
     static __attribute__((noinline)) T name##_one(unsigned kind, volatile T x, volatile T y, volatile T z) \
     { \
         switch (kind) { \
@@ -138,11 +138,12 @@ static const int MODES[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD}
         fesetround(MODES[in->mode >> 3]); \
         for (uint32_t l = 0; l < LANES; l++) \
             if ((m >> l) & 1) \
-                d[l] = name##_one(in->mode & 7u, a[l], b[l], c[l]); \
+                d[l] = IN(name##_one(in->mode & 7u, IN(a[l]), IN(b[l]), IN(c[l]))); \
         fesetround(before); \
     }
-DIRECTED(directed_f32, float, fmaf, sqrtf)
-DIRECTED(directed_f64, double, fma, sqrt)
+DIRECTED(directed_f32, float, , fmaf, sqrtf)
+DIRECTED(directed_ftz, float, ftz, fmaf, sqrtf)
+DIRECTED(directed_f64, double, , fma, sqrt)
 
 /* testp: classes of numbers. */
 enum { TEST_FINITE, TEST_INFINITE, TEST_NUMBER, TEST_NAN, TEST_NORMAL, TEST_SUBNORMAL };
@@ -185,7 +186,9 @@ TEST(testp_f64, double)
 #define DIRECTED_ROWS(name, kind, shape4, shape8) \
     {name ".rz.f32", directed_f32, shape4, 8 | kind}, {name ".rm.f32", directed_f32, shape4, 16 | kind}, \
     {name ".rp.f32", directed_f32, shape4, 24 | kind}, {name ".rz.f64", directed_f64, shape8, 8 | kind}, \
-    {name ".rm.f64", directed_f64, shape8, 16 | kind}, {name ".rp.f64", directed_f64, shape8, 24 | kind}
+    {name ".rm.f64", directed_f64, shape8, 16 | kind}, {name ".rp.f64", directed_f64, shape8, 24 | kind}, \
+    {name ".rz.ftz.f32", directed_ftz, shape4, 8 | kind}, {name ".rm.ftz.f32", directed_ftz, shape4, 16 | kind}, \
+    {name ".rp.ftz.f32", directed_ftz, shape4, 24 | kind}
 #define TEST_ROWS(name, kind) \
     {"testp." name ".f32", testp_f32, "1f", kind}, {"testp." name ".f64", testp_f64, "1d", kind}
 

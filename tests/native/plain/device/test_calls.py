@@ -79,3 +79,30 @@ print(error_of(driver.cuModuleLoadData((text + ".entry k() {{ .reg .b16 %h; \\n{
     assert done.stdout == "CUDA_ERROR_INVALID_PTX\n"
     assert "PTX line 6: " in done.stderr
     assert message in done.stderr
+
+
+def test_directed_roundings_also_flush_subnormal_numbers(on_software: Any) -> None:
+    """What nvcc makes of expf: fma.rm.ftz.f32."""
+    program = """
+from device import *
+import numpy as np
+start()
+pieces = []
+for place, word in enumerate(("rm", "rp", "rz", "rm.ftz", "rp.ftz", "rz.ftz")):
+    pieces.append(f"fma.{word}.f32 %f4, %f1, %f2, %f3; st.global.f32 [%a+{place * 4}], %f4;")
+text = ".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k(.param .u64 to, .param .f32 x, "
+text += ".param .f32 y, .param .f32 z)\\n{\\n.reg .f32 %f<5>; .reg .b64 %a;\\n"
+text += "ld.param.u64 %a, [to]; ld.param.f32 %f1, [x]; "
+text += "ld.param.f32 %f2, [y]; ld.param.f32 %f3, [z];\\n" + "\\n".join(pieces) + "\\nret;\\n}\\n"
+kernel = Module(text).kernel("k")
+tiny, small = np.float32(2.0**-60), np.float32(1e-40)
+for x, y, z, expected in (
+    (tiny, tiny, np.float32(1), [1, np.nextafter(np.float32(1), np.float32(2)), 1] * 2),
+    (np.float32(1), small, np.float32(0), [small, small, small, 0, 0, 0]),
+):
+    there = Buffer(np.zeros(6, np.float32))
+    launch(kernel, (1,), (1,), there, float(x), float(y), float(z))
+    found = there.read()
+    assert (found == np.array(expected, np.float32)).all(), (found, expected)
+"""
+    on_software(program)
