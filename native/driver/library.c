@@ -1,7 +1,8 @@
 /* Libraries: an image that outlives contexts and is loaded as a module into each one that uses it.
  *
  * Where a context is current when a library is loaded, its module is loaded at once, so that a bad image is refused there;
- * otherwise when a kernel of it is first used. One lock is held over all of it, also while a module is loaded.
+ * otherwise, and where the program keeps the image itself, when something of it is first used: a framework has hundreds of
+ * libraries and uses a few. One lock is held over all of it, also while a module is loaded.
  */
 #include "driver/library.h"
 
@@ -23,8 +24,9 @@ struct in_context { /* what a library or a kernel is in one context */
 struct entry { /* a library, or a kernel of one */
     uint64_t id;
     struct entry *library; /* NULL: it is one */
-    void *image;           /* of a library */
-    char *name;            /* of a kernel */
+    const void *image;     /* of a library: its own copy, or the program's */
+    void *copy;
+    char *name; /* of a kernel */
     struct in_context *contexts;
     size_t contexts_count;
 };
@@ -46,7 +48,7 @@ void libraries_unlock(void)
 
 static void free_entry(struct entry *entry)
 {
-    free(entry->image);
+    free(entry->copy);
     free(entry->name);
     free(entry->contexts);
     free(entry);
@@ -158,30 +160,38 @@ CUresult kernel_function(CUfunction handle, CUfunction *function)
     return result;
 }
 
-/* A copy of the image, whose length only its own headers tell. */
-static void *copy_image(const void *code)
+/* The length of an image is told by its own headers alone. */
+static CUresult take_image(struct entry *library, const void *code, bool preserved)
 {
     code = image_unwrapped(code);
     size_t bytes = image_bytes(code, IMAGE_MOST);
-    void *image = bytes != 0 ? malloc(bytes) : NULL;
-    if (image != NULL)
-        memcpy(image, code, bytes);
-    return image;
+    if (bytes == 0)
+        return CUDA_ERROR_INVALID_IMAGE;
+    library->image = code;
+    if (preserved)
+        return CUDA_SUCCESS;
+    library->image = library->copy = malloc(bytes);
+    if (library->copy == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(library->copy, code, bytes);
+    return CUDA_SUCCESS;
 }
 
-static CUresult load(const void *code, unsigned int count, CUjit_option *options, void **values, CUlibrary *library)
+static CUresult load(const void *code, bool preserved, unsigned int count, CUjit_option *options, void **values,
+                     CUlibrary *library)
 {
     CUcontext current = NULL;
-    CUmodule module;
+    CUmodule module = NULL;
     struct entry *made = calloc(1, sizeof *made);
     if (made == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    made->image = copy_image(code);
-    CUresult result = made->image != NULL ? cuCtxGetCurrent(&current) : CUDA_ERROR_INVALID_IMAGE;
-    if (result == CUDA_SUCCESS && current != NULL)
+    CUresult result = take_image(made, code, preserved);
+    if (result == CUDA_SUCCESS)
+        result = cuCtxGetCurrent(&current);
+    if (result == CUDA_SUCCESS && current != NULL && (!preserved || count != 0)) /* options are for this load */
         result = module_of(made, count, options, values, &module);
     if (result == CUDA_SUCCESS && !keep(made)) {
-        if (current != NULL)
+        if (module != NULL)
             cuModuleUnload(module);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -197,12 +207,15 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
 {
     if (library == NULL || code == NULL || (count != 0 && options == NULL) || (jit_count != 0 && jit == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    (void)values; /* of the one option that is accepted there is none */
-    for (unsigned int at = 0; at < count; at++)
+    bool preserved = false; /* the option has no value */
+    (void)values;
+    for (unsigned int at = 0; at < count; at++) {
         if (options[at] != CU_LIBRARY_BINARY_IS_PRESERVED)
             return CUDA_ERROR_NOT_SUPPORTED;
+        preserved = true;
+    }
     libraries_lock();
-    CUresult result = load(code, jit_count, jit, jit_values, library);
+    CUresult result = load(code, preserved, jit_count, jit, jit_values, library);
     libraries_unlock();
     return result;
 }

@@ -33,6 +33,12 @@ def status(**changes: Any) -> dict[str, Any]:
     return {"pid": 5, "backend": SOFTWARE, "device": "gputax software device", "tenants": [tenant], **changes}
 
 
+def test_the_evidence_says_whether_programs_on_the_cuda_runtime_were_taken() -> None:
+    seen = {"asked_for": True, "self_tests_answered": 3}
+    assert proxy_evidence({**driver(), "cuda_runtime": seen}, status(), INTENDED).facts["cuda_runtime"] == seen
+    assert "cuda_runtime" not in proxy_evidence(driver(), status(), INTENDED).facts
+
+
 def test_all_well() -> None:
     evidence = proxy_evidence(driver(), status(), INTENDED).to_dict()
     assert evidence["active"] is True

@@ -33,3 +33,28 @@ assert driver.cuModuleLoadData(ctypes.byref(module), ctypes.byref(inner)) != 0
 """
     nursery.run(program, nursery.direct(), str(FATBIN))
     nursery.run(program, nursery.proxy().environment(), str(FATBIN))
+
+
+def test_a_library_whose_image_the_program_keeps_travels_when_it_is_used(nursery: Nursery) -> None:
+    program = """
+import ctypes, json, sys
+driver = ctypes.CDLL("libcuda.so.1")
+def loads():
+    text = ctypes.create_string_buffer(65536)
+    assert driver.gputax_vgpu_describe(text, ctypes.c_size_t(65536)) > 0
+    return json.loads(text.value)["calls"].get("cuModuleLoadData", 0)
+image = open(sys.argv[1], "rb").read()
+data, context = ctypes.create_string_buffer(image, len(image)), ctypes.c_void_p()
+assert driver.cuInit(0) == 0
+assert driver.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+for preserved, before in ((1, 0), (0, 1)):
+    library, kernel, option, start = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int(1), loads()
+    words = (ctypes.byref(library), data, None, None, 0, ctypes.byref(option), None, preserved)
+    assert driver.cuLibraryLoadData(*words) == 0
+    assert loads() - start == before
+    for name, code in ((b"weigh", 0), (b"weigh", 0), (b"none", 500)):
+        assert driver.cuLibraryGetKernel(ctypes.byref(kernel), library, name) == code
+    assert loads() - start == 1
+    assert driver.cuLibraryUnload(library) == 0
+"""
+    nursery.run(program, nursery.proxy().environment(), str(FATBIN))
