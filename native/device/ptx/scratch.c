@@ -167,8 +167,8 @@ static void fill_launch(const struct run *run, char *registers)
     broadcast(registers, at[SPECIAL_NSMID], 1);
     broadcast(registers, at[SPECIAL_DYNAMIC_SMEM_SIZE], launch->dynamic_shared_bytes);
     broadcast(registers, at[SPECIAL_TOTAL_SMEM_SIZE], (uint32_t)run->shared_bytes);
-    broadcast(registers, at[SPECIAL_ENVREG1], (uint32_t)run->workspace);
-    broadcast(registers, at[SPECIAL_ENVREG2], (uint32_t)(run->workspace >> 32));
+    broadcast(registers, at[SPECIAL_ENVREG1], (uint32_t)(run->workspace >> 32)); /* as cooperative groups read it */
+    broadcast(registers, at[SPECIAL_ENVREG2], (uint32_t)run->workspace);
 }
 
 /* Gives the warp a register file in which all that it may read without writing is in place. */

@@ -18,8 +18,8 @@ BAD_VALUE = "CUDA_ERROR_INVALID_VALUE"
 library = ctypes.CDLL("libcuda.so.1")
 
 # Each round every block adds the sum of all blocks' numbers of the round before to its own: wrong unless all wait for
-# all. The barrier is that of NVIDIA's cooperative groups: a counter in the workspace whose address %envreg1 and
-# %envreg2 hold; block 0 adds what makes its top bit flip when the last block has come.
+# all. The barrier is that of NVIDIA's cooperative groups: a counter in the workspace whose address %envreg1
+# (the upper half) and %envreg2 hold; block 0 adds what makes its top bit flip when the last block has come.
 ROUNDS = """
 .version 7.0
 .target sm_70
@@ -37,7 +37,7 @@ ROUNDS = """
     mov.u32 %r4, %tid.x;
     mov.u32 %r5, %envreg1;
     mov.u32 %r6, %envreg2;
-    mov.b64 %rd2, {%r5, %r6};
+    mov.b64 %rd2, {%r6, %r5};
     setp.ne.s64 %p1, %rd2, 0;
     @%p1 bra VALID;
     trap;
