@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 WRAPPER_MAGIC = 0x466243B1
 TO_DEVICE, FROM_DEVICE = 1, 2
+MAPPED, PER_THREAD_STREAM = 2, 2
 DEVICE_MEMORY, UNREGISTERED_MEMORY = 2, 0
 INVALID_VALUE, BAD_CONFIGURATION = 1, 9
 
@@ -155,6 +156,48 @@ def streams_and_events(program: Program) -> None:
     ok(runtime.cudaStreamDestroy(stream))
 
 
+def a_captured_graph(program: Program) -> None:
+    stream, graph, exec_ = c_void_p(), c_void_p(), c_void_p()
+    ok(runtime.cudaStreamCreateWithFlags(byref(stream), 1))
+    values, found, seen = np.full(4096, 2, np.float32), np.zeros(4096, np.float32), []
+    there, size = to_device(values), c_size_t(values.nbytes)
+    call = ctypes.CFUNCTYPE(None, c_void_p)(lambda data: seen.append((data, float(found[9]))))
+    ok(runtime.cudaStreamBeginCapture(stream, 0))
+    ok(program.launch("_Z5scaleIfEvPKT_PS0_iS0_", 32, 128, there, there, c_int(4096), c_float(3), stream=stream))
+    ok(runtime.cudaMemcpyAsync(c_void_p(found.ctypes.data), there, size, FROM_DEVICE, stream))
+    ok(runtime.cudaLaunchHostFunc(stream, call, c_void_p(5)))
+    ok(runtime.cudaStreamEndCapture(stream, byref(graph)))
+    assert (from_device(there, found) == 2).all(), "nothing has run yet"
+    found[:] = 0
+    ok(runtime.cudaGraphInstantiateWithFlags(byref(exec_), graph, ctypes.c_ulonglong(0)))
+    for _ in range(2):
+        ok(runtime.cudaGraphLaunch(exec_, stream))
+    ok(runtime.cudaStreamSynchronize(stream))
+    assert (found == 18).all()
+    assert seen == [(5, 6.0), (5, 18.0)]
+    ok(runtime.cudaGraphExecDestroy(exec_))
+    ok(runtime.cudaGraphDestroy(graph))
+    ok(runtime.cudaStreamDestroy(stream))
+
+
+def memory_of_other_kinds(program: Program) -> None:
+    """In the order of a stream, in the thread's own default stream, and on the host where kernels reach it."""
+    there, here, mapped = c_void_p(), c_void_p(), c_void_p()
+    own, size = c_void_p(PER_THREAD_STREAM), c_size_t(4096)
+    ok(runtime.cudaMallocAsync(byref(there), size, own))
+    ok(runtime.cudaMemsetAsync(there, 0, size, own))
+    ok(runtime.cudaHostAlloc(byref(here), size, MAPPED))
+    ok(runtime.cudaHostGetDevicePointer(byref(mapped), here, 0))
+    array = np.frombuffer(memoryview((ctypes.c_char * 4096).from_address(here.value or 0)), np.float32)
+    array[:] = 7
+    ok(program.launch("_Z5scaleIfEvPKT_PS0_iS0_", 8, 128, mapped, there, c_int(1024), c_float(2), stream=own))
+    ok(program.launch("_Z5scaleIfEvPKT_PS0_iS0_", 8, 128, there, mapped, c_int(1024), c_float(3), stream=own))
+    ok(runtime.cudaFreeAsync(there, own))
+    ok(runtime.cudaStreamSynchronize(own))
+    assert (array == 42).all()
+    ok(runtime.cudaFreeHost(here))
+
+
 def attributes(program: Program) -> None:
     of_function, blocks, of_pointer = (ctypes.c_size_t * 64)(), c_int(), PointerAttributes()
     ok(runtime.cudaFuncGetAttributes(of_function, program["block_sums"]))
@@ -217,6 +260,8 @@ def main() -> None:
         symbols(program)
         shared_memory(program)
         streams_and_events(program)
+        a_captured_graph(program)
+        memory_of_other_kinds(program)
         attributes(program)
         errors(program)
         ok(runtime.cudaDeviceSynchronize())
