@@ -94,21 +94,58 @@ static struct compiled *find(const struct compile_state *state, const struct ptx
     return NULL;
 }
 
-/* A guess at what one warp has to do: each loop around an instruction counts as 16 rounds. */
+static bool number_at(const struct ptx_code *code, uint32_t slot, uint64_t *value)
+{
+    for (uint32_t i = 0; i < code->constant_count; i++)
+        if (code->constants[i].at == slot) {
+            *value = code->constants[i].value;
+            return true;
+        }
+    return false;
+}
+
+/* How often the loop that this branch closes may run: the number that its end is compared with, be it by a register that
+ * a number was moved to; else a guess. */
+static double guess_rounds(const struct ptx_code *code, uint32_t branch)
+{
+    enum { BACK = 64, MOST = 4096, ELSE = 16 };
+    uint32_t wanted = code->insns[branch].guard;
+    uint64_t value = 0;
+    for (uint32_t i = branch; wanted && i-- > 0 && i + BACK > branch;) {
+        const struct insn *in = &code->insns[i];
+        if (in->d != wanted)
+            continue;
+        if (!number_at(code, in->b, &value))
+            for (uint32_t j = 0; j < branch && j < MOST; j++)
+                if (code->insns[j].d == in->b) {
+                    number_at(code, code->insns[j].a, &value);
+                    break;
+                }
+        break;
+    }
+    return (uint32_t)value > 1 && (uint32_t)value <= MOST ? (double)(uint32_t)value : ELSE;
+}
+
+/* A guess at what one warp has to do. */
 static double guess_steps(const struct ptx_code *code)
 {
-    double steps = 0;
-    uint32_t *begins = calloc(code->insn_count + 1, sizeof *begins), depth = 0;
-    for (uint32_t i = 0; begins && i < code->insn_count; i++)
-        if (code->insns[i].run == step_branch && (uint64_t)code->insns[i].immediate <= i)
-            begins[code->insns[i].immediate]++;
-    for (uint32_t i = 0; begins && i < code->insn_count; i++) {
-        depth += begins[i];
-        steps += depth == 0 ? 1 : depth == 1 ? 16 : 256;
-        if (code->insns[i].run == step_branch && (uint64_t)code->insns[i].immediate <= i && depth)
-            depth--;
+    double steps = 0, rounds = 1;
+    struct {
+        double begins, ends; /* by how much the rounds grow in front of it and shrink behind it */
+    } *loops = calloc(code->insn_count + 1, sizeof *loops);
+    for (uint32_t i = 0; loops && i < code->insn_count; i++)
+        loops[i].begins = loops[i].ends = 1;
+    for (uint32_t i = 0; loops && i < code->insn_count; i++)
+        if (code->insns[i].run == step_branch && (uint64_t)code->insns[i].immediate <= i) {
+            loops[i].ends = guess_rounds(code, i);
+            loops[code->insns[i].immediate].begins *= loops[i].ends;
+        }
+    for (uint32_t i = 0; loops && i < code->insn_count; i++) {
+        rounds *= loops[i].begins;
+        steps += rounds;
+        rounds /= loops[i].ends;
     }
-    free(begins);
+    free(loops);
     return steps;
 }
 

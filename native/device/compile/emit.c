@@ -291,9 +291,11 @@ char *emit_kernel(const struct plan *plan, uint32_t *state_bytes, uint32_t *rang
     e->used = calloc(forms + 1, sizeof *e->used);
     e->state_at = calloc(plan->register_count + 1, sizeof *e->state_at);
     e->first = calloc(plan->item_count + 1, sizeof *e->first);
+    e->lazy = calloc(plan->item_count + 1, sizeof *e->lazy);
+    e->needed = calloc(plan->name_count + 1, sizeof *e->needed);
     e->covered = calloc(plan->item_count + 1, sizeof *e->covered);
     e->turned = calloc(plan->item_count + 1, sizeof *e->turned);
-    if (e->used && e->state_at && e->first && e->covered && e->turned && state_place(e)) {
+    if (e->used && e->state_at && e->first && e->covered && e->turned && e->lazy && e->needed && state_place(e)) {
         say(&e->body,
             "static __attribute__((noinline)) int run(struct compiled_call *c, struct compiled_gang *gang)\n{\n"
             "c->local = gang->local;\n");
@@ -319,6 +321,8 @@ char *emit_kernel(const struct plan *plan, uint32_t *state_bytes, uint32_t *rang
     free(e->restored);
     free(e->first);
     free(e->covered);
+    free(e->lazy);
+    free(e->needed);
     free(e->turned);
     free(e);
     return whole;

@@ -18,11 +18,24 @@ struct place { /* how the addresses of one access lie */
     uint64_t footprint;
 };
 
-struct cover { /* what a block touches through one address */
-    uint32_t name;
+struct root {             /* of an address */
+    uint32_t base, index; /* names of 64 and of 32 bits; index NONE: the address is the base */
+    int64_t scale;
+    bool sign; /* how the index is widened */
+};
+
+struct cover { /* what a block touches around one root */
+    uint32_t id;
+    struct root root;
     bool global, write;
-    int64_t low, end;
+    int64_t low, end;    /* of addresses, from the root */
+    int64_t least, most; /* of what is added to the index */
     unsigned align;
+};
+
+struct covered { /* an access: through which cover, and where from its root */
+    uint32_t cover;
+    int64_t offset;
 };
 
 struct turned {         /* a load that is a part of a row */
@@ -38,11 +51,14 @@ struct emitter {
     struct text body;
     bool *used; /* forms */
     uint32_t access_count, cover_count;
-    bool *first, *covered; /* by item: computed before the block's checks; covered by them */
-    bool sure, unsure;     /* in the text where these have held; where they have not */
-    struct turned *turned; /* by item */
-    uint32_t rows;         /* so far */
-    uint32_t *state_at;    /* by register: its place in what a gang keeps; 0: not kept */
+    bool *first, *lazy;      /* by item: computed before the block's checks; only where they fail */
+    struct covered *covered; /* by item: what these checks say of it */
+    bool *needed;            /* by name: used by others than covered accesses */
+    uint32_t cover_ids;      /* so far */
+    bool sure, unsure;       /* in the text where these have held; where they have not */
+    struct turned *turned;   /* by item */
+    uint32_t rows;           /* so far */
+    uint32_t *state_at;      /* by register: its place in what a gang keeps; 0: not kept */
     uint32_t state_bytes;
     uint64_t *dirty,
         *restored;     /* by barrier: registers that go to their places in front of it, come from them behind it */
@@ -67,10 +83,15 @@ void put_vector(struct emitter *e, const struct item *item, uint32_t k, const ch
 void emit_item(struct emitter *e, uint32_t at);
 void emit_access(struct emitter *e, const struct item *item);
 struct place access_place(const struct emitter *e, const struct item *item);
+bool access_is_sure(const struct emitter *e,
+                    const struct item *item); /* whether a check of its range is all it needs */
 void emit_items(struct emitter *e, uint32_t block);
 void emit_entry(struct emitter *e);
 void emit_block(struct emitter *e, uint32_t block);
 void emit_end(struct emitter *e);
+
+/* root.c: the root of an access, what is added to its index, and the access from there */
+void root_read(const struct plan *plan, uint32_t at, struct root *root, int64_t *number, int64_t *offset);
 
 /* turn.c: which covered loads are done in rows, with what that asks of the checks; the row that begins with an item */
 void turn_choose(struct emitter *e, const struct block *block, struct cover *covers, uint32_t count);

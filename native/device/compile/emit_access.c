@@ -133,19 +133,46 @@ static void unsure_access(struct emitter *e, const struct item *item, const stru
     }
 }
 
+/* Whether all values are the same for all threads: then a store to one address is one store. */
+static bool same_values(const struct emitter *e, const struct item *item)
+{
+    for (uint32_t k = 1; k < item->source_count; k++)
+        if (!is_same(&e->plan->names[item->sources[k]]))
+            return false;
+    return true;
+}
+
+/* Whether the last thread's value stays at one address: then a store goes thread by thread. */
+static bool overwrites(const struct emitter *e, const struct item *item, const struct place *p)
+{
+    bool one = p->even && p->address->stride == 0;
+    return one && (p->address->class != CLASS_EVEN || (item->kind == KIND_STORE && !same_values(e, item)));
+}
+
+bool access_is_sure(const struct emitter *e, const struct item *item)
+{
+    struct place p = access_place(e, item);
+    return p.even && !overwrites(e, item, &p) &&
+           (item->kind == KIND_LOAD || p.address->stride == 0 || takes_all(e, item));
+}
+
 static void even_access(struct emitter *e, const struct item *item, const struct place *p)
 {
     const char *scalar = scalar_of(e, item->sources[0]);
     uint64_t needs = p->whole + p->footprint;
     bool one = p->address->stride == 0;
-    bool covered = e->covered[item - e->plan->items], sure = e->sure && covered;
-    say(&e->body, "uint64_t a = (uint64_t)%s + (uint64_t)%lldll;\n", scalar, (long long)item->in->immediate);
+    struct covered covered = e->covered[item - e->plan->items];
+    bool sure = e->sure && covered.cover;
     struct turned turned = e->turned[item - e->plan->items];
     if (sure && turned.row) {
         put_vector(e, item, 0, word(e, "t%u[%u]", turned.row, turned.word));
         return;
     }
-    if (sure && (item->kind == KIND_LOAD || one || takes_all(e, item))) {
+    if (sure)
+        say(&e->body, "uint64_t a = g%u + (uint64_t)%lldll;\n", covered.cover, (long long)covered.offset);
+    else
+        say(&e->body, "uint64_t a = (uint64_t)%s + (uint64_t)%lldll;\n", scalar, (long long)item->in->immediate);
+    if (sure) {
         say(&e->body, "char *at = %s;\n", p->global ? "(char *)(uintptr_t)a" : "S + a");
         if (one)
             move_one(e, item, p);
@@ -153,7 +180,7 @@ static void even_access(struct emitter *e, const struct item *item, const struct
             move_lanes(e, item, p, word(e, "at + l * %lldll", (long long)p->address->stride));
         return;
     }
-    if (e->unsure && covered) {
+    if (e->unsure && covered.cover) {
         unsure_access(e, item, p);
         return;
     }
@@ -200,21 +227,10 @@ static void general_access(struct emitter *e, const struct item *item, const str
         say(&e->body, "}\n");
 }
 
-/* Whether all values are the same for all threads: then a store to one address is one store. */
-static bool same_values(const struct emitter *e, const struct item *item)
-{
-    for (uint32_t k = 1; k < item->source_count; k++)
-        if (!is_same(&e->plan->names[item->sources[k]]))
-            return false;
-    return true;
-}
-
 void emit_access(struct emitter *e, const struct item *item)
 {
     struct place p = access_place(e, item);
-    bool one = p.even && p.address->stride == 0;
-    if (one && (p.address->class != CLASS_EVEN || (item->kind == KIND_STORE && !same_values(e, item))))
-        p.even = false; /* the last thread's value stays: thread by thread */
+    p.even = p.even && !overwrites(e, item, &p);
     bool uniform = item->kind == KIND_LOAD && is_same(p.address) && item->in->space == SPACE_PARAM;
     table_of(e, item, &p);
     if (p.even) {

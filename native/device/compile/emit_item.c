@@ -72,7 +72,8 @@ static void emit_form_item(struct emitter *e, const struct item *item)
 {
     struct shape shape = item_shape(e->plan, item);
     unsigned bytes = e->plan->names[item->made[0]].bytes;
-    if (shape.class == CLASS_MAYBE) {
+    bool whole = e->unsure && e->lazy[item - e->plan->items]; /* rare: without the shorter way */
+    if (shape.class == CLASS_MAYBE && !whole) {
         emit_maybe(e, item, &shape);
     } else if (shape.class == CLASS_EVEN) {
         say(&e->body, "%s s = ", scalar_type(bytes));

@@ -445,3 +445,14 @@ INLINE int fits_unsigned(uint32_t x, int64_t stride)
     int64_t last = (int64_t)x + 7 * stride;
     return last >= 0 && last <= (int64_t)UINT32_MAX;
 }
+/* The same for lanes from `x + first` to `x + last`. */
+INLINE int stays_signed(uint32_t x, int64_t first, int64_t last)
+{
+    int64_t at = (int32_t)x;
+    return at + first >= INT32_MIN && at + last <= INT32_MAX;
+}
+INLINE int stays_unsigned(uint32_t x, int64_t first, int64_t last)
+{
+    int64_t at = x;
+    return at + first >= 0 && at + last <= (int64_t)UINT32_MAX;
+}

@@ -7,17 +7,16 @@ enum { ROW_WORDS = 4, ROW_BYTES = 16, WORTH_WORDS = 2 };
 static bool can_turn(const struct emitter *e, uint32_t at)
 {
     const struct item *item = &e->plan->items[at];
-    if (item->kind != KIND_LOAD || !e->covered[at] || e->turned[at].row)
+    if (item->kind != KIND_LOAD || !e->covered[at].cover || e->turned[at].row)
         return false;
     struct place p = access_place(e, item);
     return p.count == 1 && p.element == 4 && p.wide == 4 && p.address->stride != 0 && p.address->stride != 4;
 }
 
-/* Loads behind `first` that may as well be done there: from the same base, and nothing is stored before them. */
+/* Loads behind `first` that may as well be done there: around the same root, and nothing is stored before them. */
 static bool goes_along(const struct emitter *e, uint32_t first, uint32_t at)
 {
-    const struct item *x = &e->plan->items[first], *y = &e->plan->items[at];
-    return can_turn(e, at) && x->sources[0] == y->sources[0] && x->in->space == y->in->space;
+    return can_turn(e, at) && e->covered[first].cover == e->covered[at].cover;
 }
 
 static uint32_t run_end(const struct emitter *e, const struct block *block, uint32_t first)
@@ -33,7 +32,7 @@ static unsigned in_row(const struct emitter *e, uint32_t first, uint32_t end, in
 {
     unsigned seen = 0;
     for (uint32_t i = first; i < end; i++) {
-        int64_t distance = e->plan->items[i].in->immediate - offset;
+        int64_t distance = e->covered[i].offset - offset;
         if (distance >= 0 && distance < ROW_BYTES && goes_along(e, first, i))
             seen |= 1u << (distance / 4);
     }
@@ -43,10 +42,11 @@ static unsigned in_row(const struct emitter *e, uint32_t first, uint32_t end, in
 /* The best row that holds the load at `first`. */
 static int64_t best_row(const struct emitter *e, uint32_t first, uint32_t end, unsigned *words)
 {
-    int64_t offset = e->plan->items[first].in->immediate, best = offset;
+    int64_t offset = e->covered[first].offset, best = offset;
+    bool forward = e->plan->items[first].in->space != SPACE_GLOBAL; /* where checks look at the end only */
     *words = 0;
     for (int64_t from = offset - ROW_BYTES + 4; from <= offset; from += 4) {
-        unsigned count = from < 0 ? 0 : in_row(e, first, end, from);
+        unsigned count = forward && from < 0 ? 0 : in_row(e, first, end, from);
         if (count >= *words)
             *words = count, best = from;
     }
@@ -63,8 +63,7 @@ void turn_choose(struct emitter *e, const struct block *block, struct cover *cov
         int64_t from = best_row(e, first, end, &words);
         const struct item *item = &e->plan->items[first];
         struct cover *cover = covers;
-        while (cover < covers + count &&
-               !(cover->name == item->sources[0] && cover->global == (item->in->space == SPACE_GLOBAL)))
+        while (cover < covers + count && cover->id != e->covered[first].cover)
             cover++;
         if (words < WORTH_WORDS || cover == covers + count)
             continue;
@@ -73,7 +72,7 @@ void turn_choose(struct emitter *e, const struct block *block, struct cover *cov
         cover->end = row_end > cover->end ? row_end : cover->end;
         e->rows++;
         for (uint32_t i = end; i-- > first;) { /* the first one last: it stands for the others */
-            int64_t distance = e->plan->items[i].in->immediate - from;
+            int64_t distance = e->covered[i].offset - from;
             if (distance >= 0 && distance < ROW_BYTES && goes_along(e, first, i))
                 e->turned[i] = (struct turned){e->rows, (uint32_t)distance / 4, i == first, from};
         }
@@ -87,7 +86,7 @@ void turn_emit(struct emitter *e, uint32_t at)
     if (!turned.first)
         return;
     struct place p = access_place(e, item);
-    say(&e->body, "w4 t%u[%u];\n{\nconst char *at = (const char *)%s((uint64_t)%s + %lldull);\n", turned.row, ROW_WORDS,
-        p.global ? "(uintptr_t)" : "S + ", scalar_of(e, item->sources[0]), (long long)turned.from);
+    say(&e->body, "w4 t%u[%u];\n{\nconst char *at = %sg%u + %lldll;\n", turned.row, ROW_WORDS,
+        p.global ? "(const char *)(uintptr_t)" : "S + ", e->covered[at].cover, (long long)turned.from);
     say(&e->body, "TURN4(t%u, at + l * %lldll);\n}\n", turned.row, (long long)p.address->stride);
 }
