@@ -187,6 +187,12 @@ def test_the_control_sees_the_same_minutes_and_holds_zero() -> None:
     assert wrong <= 1, "a control that fails by chance withholds a verdict"
 
 
+def test_a_control_whose_sides_differ_does_not_hold_zero() -> None:
+    sides = SimulatedSides(WHITE, 1, 0.05)
+    rounds = run_duet(sides, DuetPlan(("w",), 20.0, 1), sides.machine.clock)
+    assert not resolution(rounds.parts["w"], rounds).contains_zero
+
+
 def control(half_width: float, *, holds: bool) -> Resolution:
     return Resolution(
         half_width_percent=half_width,

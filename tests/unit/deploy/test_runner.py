@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gputax.deploy.job import await_job
-from gputax.deploy.plan import Answer, AwaitJob, Command, Plan, RunCommands, Step
+from gputax.deploy.plan import Answer, ApplyObjects, AwaitJob, Command, Plan, RunCommands, Step
 from gputax.deploy.runner import Runner
-from gputax.deploy.state import Deployment, State
+from gputax.deploy.state import Deployment, State, StepRecord
 from gputax.deploy.teardown import Teardown
 from gputax.deploy.tools import TROUBLES, Finished, trouble_in
 from gputax.errors import GputaxError
@@ -136,6 +136,37 @@ def test_what_is_still_there_after_its_removal_is_not_called_destroyed(deploymen
     with pytest.raises(GputaxError, match="still exists"):
         Teardown(thing(), deployment, PlayedTools(Finished(0, "RUNNING")), lambda _: None).destroy()
     assert not deployment.state.destroyed_at
+
+
+class OneNamespace(PlayedTools):
+    """A cluster with our namespace and perhaps a ConfigMap of somebody else in it."""
+
+    def __init__(self, *config_maps: str) -> None:
+        super().__init__(NOT_FOUND)
+        self.config_maps = config_maps
+
+    def get(self, kind: str, name: str, *, namespace: str = "") -> dict[str, Any] | None:
+        return None if f"delete {kind} {name}" in self.called else {"metadata": {"name": name}}
+
+    def list(self, kind: str, **_: Any) -> list[dict[str, Any]]:
+        return [{"metadata": {"name": name}} for name in self.config_maps] if kind == "ConfigMap" else []
+
+    def delete(self, kind: str, name: str, *, namespace: str = "") -> bool:
+        self.called.append(f"delete {kind} {name}")
+        return True
+
+
+@pytest.mark.parametrize(("config_maps", "removed"), [((), ["delete Namespace ours"]), (("theirs",), [])])
+def test_a_namespace_goes_only_if_it_holds_nothing_of_others(
+    deployment: Deployment, config_maps: tuple[str, ...], removed: list[str]
+) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ours"}}
+    step = Step("objects", "Objects", ApplyObjects("objects.yaml", (namespace,)), None, 1.0)
+    deployment.save(deployment.state.with_record("objects", StepRecord(state="done", ours=True)))
+    tools, said = OneNamespace(*config_maps), list[str]()
+    Teardown(Plan("played", "a played cloud", (step,), (), ""), deployment, tools, said.append).destroy()
+    assert tools.called == removed
+    assert any("ConfigMap theirs, created by others" in line for line in said) == bool(config_maps)
 
 
 def pending(reason: str, message: str) -> dict[str, Any]:
