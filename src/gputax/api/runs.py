@@ -31,7 +31,7 @@ def run(
 ) -> RunRecord:
     """Measure the cells of a plan (default: `load_plan()`) into a directory; the same call resumes an unfinished one.
 
-    With `repeats` every cell is measured so often, each time by a new worker; a complete run in `out` is extended by
+    With `repeats` every cell is measured N times, each by a new worker; a complete run in `out` is extended by
     the repeats that it lacks. `variables` are options such as `soft_kernel_us=125`.
     """
     if repeats < 1:

@@ -120,7 +120,7 @@ def write_findings(findings: Iterable[Finding], environment: str, stream: TextIO
     for finding in findings:
         counts[finding.status] += 1
         detail = f" ({finding.detail})" if finding.detail else ""
-        screen.say(f"{MARKS[finding.status]} {finding.title}{detail}", COLOURS[finding.status])
+        screen.say(f"{MARKS[finding.status]} {finding.title}{detail}", COLOURS[finding.status], hang=2)
         if finding.why:
             screen.say(f"    why: {finding.why}")
         if finding.fix_command:

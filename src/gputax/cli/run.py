@@ -57,7 +57,7 @@ EXIT_INVALID = 5
     declared("seed", help="Seed of weights, inputs and order."),
     own(
         "repeats",
-        "Measure every cell so often, each time with a new worker; compare needs 3 on each side.",
+        "Measure every cell N times, each time with a new worker; compare needs 3 on each side.",
         1,
         least=1,
         show_default=True,

@@ -45,6 +45,14 @@ def test_the_findings_are_printed_as_a_list(monkeypatch: pytest.MonkeyPatch) -> 
     assert result.exit_code == 3
 
 
+def test_a_long_finding_continues_beside_its_mark() -> None:
+    stream = io.StringIO()
+    write_findings(
+        [Finding("warn", "Other processes use 199 % of a core", "python (pid 795) 44 %")], "bare", stream, 50
+    )
+    assert stream.getvalue().splitlines()[1:3] == ["! Other processes use 199 % of a core (python", "  (pid 795) 44 %)"]
+
+
 def test_warnings_alone_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, FINDINGS[:3]).exit_code == 0
 

@@ -58,12 +58,13 @@ class Screen:
         self._noted: set[str] = set()
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False, width=self.width)
 
-    def say(self, text: str, style: str = "") -> None:
-        """Write a paragraph, wrapped at its spaces; what follows an indentation stays below it."""
+    def say(self, text: str, style: str = "", *, hang: int = 0) -> None:
+        """Write a paragraph, wrapped at its spaces; further lines are indented by `hang`, or below an indentation."""
         indent = len(text) - len(text.lstrip(" "))
-        lines = wrapped(self.shown(text.lstrip(" ")), self.width - indent - (2 if indent else 0))
+        hang = hang or (2 if indent else 0)
+        lines = wrapped(self.shown(text.lstrip(" ")), self.width - indent - hang)
         for number, line in enumerate(lines or [""]):
-            self.line(Text(" " * (indent + 2 if indent and number else indent) + line, style=style))
+            self.line(Text(" " * (indent + hang if number else indent) + line, style=style))
 
     def line(self, line: Text | str) -> None:
         """Write one line as it is, however long: a command or a path that somebody copies."""
