@@ -1,9 +1,11 @@
-/* The allocator of device memory: best fit over two treaps, neighbours joined at free, contents zeroed at free. */
+/* The allocator of device memory: best fit over two treaps, neighbours joined and contents zeroed at free. */
 #include "device/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "device/shared.h"
 
 /* Bookkeeping lies outside of the arena, where no kernel can reach it. */
 struct arena_block {
@@ -148,6 +150,8 @@ uint64_t arena_allocate(struct arena *arena, struct arena_owner *owner, size_t b
     if (bytes == 0 || bytes > arena->bytes)
         return 0;
     size_t rounded = (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+    if (!shared_charge(rounded, arena->bytes))
+        return 0;
     uint64_t address = 0;
     pthread_mutex_lock(&arena->lock);
     struct arena_block *block = smallest_with(arena, rounded);
@@ -162,13 +166,14 @@ uint64_t arena_allocate(struct arena *arena, struct arena_owner *owner, size_t b
             if (owner->first)
                 owner->first->owned_before = block;
             owner->first = block;
-            arena->used += rounded;
             address = block->address;
         } else {
             tree_insert(arena, BY_SIZE, &arena->by_size, block);
         }
     }
     pthread_mutex_unlock(&arena->lock);
+    if (!address)
+        shared_discharge(rounded);
     return address;
 }
 
@@ -204,16 +209,28 @@ static void swallow_next(struct arena *arena, struct arena_block *block)
     free(next);
 }
 
-static void release(struct arena *arena, struct arena_owner *owner, struct arena_block *block)
+/* Neither free nor anybody's: its contents are being cleared. */
+static const struct arena_owner CLEARING;
+
+/* Takes the block from its owner, before anything of it is cleared. */
+static void detach(struct arena_owner *owner, struct arena_block *block)
 {
-    erase(block);
-    arena->used -= block->bytes;
     if (block->owned_before)
         block->owned_before->owned_next = block->owned_next;
     else
         owner->first = block->owned_next;
     if (block->owned_next)
         block->owned_next->owned_before = block->owned_before;
+    block->owner = &CLEARING;
+}
+
+/* Clears the block and makes it free. Entered and left with the lock, which others may have while it is cleared. */
+static void release(struct arena *arena, struct arena_block *block)
+{
+    pthread_mutex_unlock(&arena->lock);
+    erase(block);
+    pthread_mutex_lock(&arena->lock);
+    shared_discharge(block->bytes);
     block->owner = NULL;
     if (block->next && !block->next->owner)
         swallow_next(arena, block);
@@ -233,8 +250,10 @@ bool arena_free(struct arena *arena, struct arena_owner *owner, uint64_t address
     pthread_mutex_lock(&arena->lock);
     struct arena_block *block = block_at(arena, address);
     bool found = block && block->address == address && block->owner == owner;
-    if (found)
-        release(arena, owner, block);
+    if (found) {
+        detach(owner, block);
+        release(arena, block);
+    }
     pthread_mutex_unlock(&arena->lock);
     return found;
 }
@@ -242,8 +261,10 @@ bool arena_free(struct arena *arena, struct arena_owner *owner, uint64_t address
 void arena_free_all(struct arena *arena, struct arena_owner *owner)
 {
     pthread_mutex_lock(&arena->lock);
-    while (owner->first)
-        release(arena, owner, owner->first);
+    for (struct arena_block *block; (block = owner->first);) {
+        detach(owner, block);
+        release(arena, block);
+    }
     pthread_mutex_unlock(&arena->lock);
 }
 
@@ -265,10 +286,8 @@ bool arena_find(struct arena *arena, const struct arena_owner *owner, uint64_t a
     return found;
 }
 
-size_t arena_available(struct arena *arena)
+size_t arena_available(const struct arena *arena)
 {
-    pthread_mutex_lock(&arena->lock);
-    size_t bytes = arena->bytes - arena->used;
-    pthread_mutex_unlock(&arena->lock);
-    return bytes;
+    uint64_t used = shared_used();
+    return used < arena->bytes ? arena->bytes - used : 0;
 }

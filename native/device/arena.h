@@ -17,7 +17,6 @@ struct arena {
     pthread_mutex_t lock;
     uint64_t base;
     size_t bytes;
-    size_t used;
     struct arena_block *by_address; /* all blocks */
     struct arena_block *by_size;    /* free blocks, by (bytes, address) */
     uint64_t random;                /* state of the priorities of both trees */
@@ -38,6 +37,6 @@ void arena_free_all(struct arena *arena, struct arena_owner *owner);
 /* The block of this owner in which [address, address + bytes) lies wholly; `write` notes that it is no longer zero. */
 bool arena_find(struct arena *arena, const struct arena_owner *owner, uint64_t address, size_t bytes, bool write,
                 struct arena_range *range);
-size_t arena_available(struct arena *arena);
+size_t arena_available(const struct arena *arena); /* of the device, also when other processes use it */
 
 #endif

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "device/shared.h"
 #include "device/timeline.h"
 #include "driver/runtime.h"
 
@@ -10,8 +11,6 @@ enum { STACK_DEPTH = 64 };
 
 static _Thread_local struct CUctx_st *stack[STACK_DEPTH];
 static _Thread_local int depth;
-
-static unsigned int alive; /* contexts; decides whether waits spin or yield */
 
 static struct CUctx_st *current(void)
 {
@@ -31,7 +30,7 @@ static enum timeline_wait wait_of(unsigned int flags)
     default: /* as CUDA documents it: yield once there are more contexts than processors */
         if (!cores)
             cores = sysconf(_SC_NPROCESSORS_ONLN);
-        return (long)__atomic_load_n(&alive, __ATOMIC_RELAXED) > cores ? WAIT_YIELD : WAIT_SPIN;
+        return (long)shared_contexts() > cores ? WAIT_YIELD : WAIT_SPIN;
     }
 }
 
@@ -68,7 +67,7 @@ CUresult context_create(struct CUctx_st **made, unsigned int flags)
     owned_init(&context->events);
     owned_init(&context->modules);
     owned_init(&context->host_memory);
-    __atomic_add_fetch(&alive, 1, __ATOMIC_RELAXED);
+    shared_count_context(true);
     *made = context;
     return CUDA_SUCCESS;
 }
@@ -94,7 +93,7 @@ static void empty(struct CUctx_st *context)
     stream_drop_all(context);
     host_memory_drop_all(context);
     arena_free_all(device_arena(), &context->memory);
-    __atomic_sub_fetch(&alive, 1, __ATOMIC_RELAXED);
+    shared_count_context(false);
 }
 
 /* Waits for its work, takes the context out of the world and frees what it owns. The caller has held it. */
@@ -123,7 +122,7 @@ void context_wake(struct CUctx_st *context, unsigned int flags)
     pthread_mutex_lock(&context->work);
     context->failure = CUDA_SUCCESS;
     context->flags = flags;
-    __atomic_add_fetch(&alive, 1, __ATOMIC_RELAXED);
+    shared_count_context(true);
     pthread_mutex_unlock(&context->work);
 }
 

@@ -7,6 +7,7 @@
 
 #include "calls/procs.h"
 #include "device/device.h"
+#include "device/shared.h"
 #include "device/timeline.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -35,7 +36,7 @@ static void open_device(void)
 {
     size_t bytes;
     size_t used = strlen(name);
-    if (!memory_setting(&bytes) || !timeline_open(name + used, sizeof name - used))
+    if (!memory_setting(&bytes) || !shared_open() || !timeline_open(name + used, sizeof name - used))
         opened = CUDA_ERROR_INVALID_VALUE;
     else if (!arena_open(&arena, bytes))
         opened = CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,20 +1,21 @@
-/* One timeline for all contexts of the process, as tenants share one GPU; and exact waiting for a moment on it. */
+/* One timeline for all contexts of the device, as tenants share one GPU; and exact waiting for a moment on it. */
 #include "device/timeline.h"
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "device/shared.h"
+
 /* A sleeping thread wakes late: 20 to 25 us to wake a halted virtual CPU (measured), and some for the timer. */
 enum { WAKE_NS = 80000 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t last_end_ns;
+static _Atomic uint64_t own_end_ns; /* of the work of this process */
 static double kernel_ns;
 static double copy_ns_per_byte;
 
@@ -59,16 +60,56 @@ uint64_t timeline_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static void raise_to(_Atomic uint64_t *value, uint64_t least)
+{
+    uint64_t now = atomic_load(value);
+    while (now < least && !atomic_compare_exchange_weak(value, &now, least))
+        continue;
+}
+
+static void sleep_until(uint64_t until_ns)
+{
+    static _Thread_local bool exact;
+    if (!exact) {
+        prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0); /* the default lets timers run 50 us late */
+        exact = true;
+    }
+    struct timespec at = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+        continue;
+}
+
+/* Tenants take turns: who has work for more than this on the timeline waits before it adds more, so that nobody waits
+ * behind more than one turn of each other tenant, and what a tenant leaves behind when it goes is one turn. Alone, a turn
+ * is long, so that a late wake-up does not leave the device without work. */
+enum { TURN_NS = 500000, TURN_ALONE_NS = 20000000, CONTENDED_NS = 100000000 };
+
+static void wait_for_turn(void)
+{
+    uint64_t now = timeline_now(), own = atomic_load_explicit(&own_end_ns, memory_order_relaxed);
+    shared_note_work(now);
+    if (own < now + TURN_NS)
+        return;
+    uint64_t turn = shared_contended(now, CONTENDED_NS) ? TURN_NS : TURN_ALONE_NS;
+    if (own > now + turn)
+        sleep_until(own - turn / 2);
+}
+
+/* Takes its place behind all work of the device. No lock, so that a process that is killed here holds nobody up. */
 static struct timeline_work begin(double ns)
 {
     struct timeline_work work = {0};
     if (kernel_ns <= 0 && copy_ns_per_byte <= 0)
         return work;
-    uint64_t now = timeline_now();
-    pthread_mutex_lock(&lock);
-    uint64_t start = now > last_end_ns ? now : last_end_ns;
-    work.end_ns = last_end_ns = start + (uint64_t)(ns + 0.5);
-    pthread_mutex_unlock(&lock);
+    if (shared_with_others())
+        wait_for_turn();
+    uint64_t now = timeline_now(), length = (uint64_t)(ns + 0.5);
+    _Atomic uint64_t *end_ns = &shared_device()->end_ns;
+    uint64_t last = atomic_load(end_ns);
+    do
+        work.end_ns = (now > last ? now : last) + length;
+    while (!atomic_compare_exchange_weak(end_ns, &last, work.end_ns));
+    raise_to(&own_end_ns, work.end_ns);
     return work;
 }
 
@@ -93,24 +134,10 @@ uint64_t timeline_end(struct timeline_work work)
     if (work.end_ns >= now)
         return work.end_ns;
     if (work.end_ns) {
-        pthread_mutex_lock(&lock);
-        if (last_end_ns < now)
-            last_end_ns = now;
-        pthread_mutex_unlock(&lock);
+        raise_to(&shared_device()->end_ns, now);
+        raise_to(&own_end_ns, now);
     }
     return now;
-}
-
-static void sleep_until(uint64_t until_ns)
-{
-    static _Thread_local bool exact;
-    if (!exact) {
-        prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0); /* the default lets timers run 50 us late */
-        exact = true;
-    }
-    struct timespec at = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
-        continue;
 }
 
 static void relax(void)

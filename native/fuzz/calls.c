@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "calls/graph_step.h"
-#include "proxy/proxy.h"
 #include "proxy/serve.h"
+#include "proxy/tenant.h"
 #include "script.h"
 
 enum { MESSAGES_MOST = 48, KNOWN_MOST = 16, BULK_MOST = 1 << 16 };
@@ -32,7 +32,9 @@ struct play {
     size_t answers;
 };
 
-static struct proxy proxy;
+static struct backend backend;
+static struct page page;
+static struct account account;
 static struct play play;
 
 void wire_fuzz_between(void);
@@ -239,17 +241,15 @@ static void open_backend(void)
     setenv("GPUTAX_SOFT_MEMORY_MB", "16", 1);
     setenv("GPUTAX_SOFT_TIMEOUT_S", "1", 1);
     setenv("GPUTAX_SOFT_COMPILE", "never", 1); /* a compiler would be another process for each kernel */
-    struct backend *backend = &proxy.backend;
-#define TAKE(name) backend->calls.name = &name;
+
+#define TAKE(name) backend.calls.name = &name;
     BACKEND_CALLS(TAKE)
 #undef TAKE
-    backend->load_bounded = gputaxModuleLoadBounded;
+    backend.load_bounded = gputaxModuleLoadBounded;
     must_hold(cuInit(0) == CUDA_SUCCESS);
-    must_hold(cuDeviceTotalMem_v2(&backend->memory_bytes, 0) == CUDA_SUCCESS);
-    backend->path = "fuzz";
-    backend->clears_itself = true;
-    proxy.policy = SPIN_NEVER;
-    pthread_mutex_init(&proxy.lock, NULL);
+    must_hold(cuDeviceTotalMem_v2(&backend.memory_bytes, 0) == CUDA_SUCCESS);
+    backend.path = "fuzz";
+    backend.clears_itself = true;
 }
 
 /* What is free on the device, asked from a context that lives as long as the fuzzer. */
@@ -267,22 +267,26 @@ static size_t free_bytes(void)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     static size_t at_first;
-    static struct record record;
-    if (proxy.backend.path == NULL) {
+    if (backend.path == NULL) {
         open_backend();
         at_first = free_bytes();
     }
-    memset(&record, 0, sizeof record);
+    memset(&page, 0, sizeof page);
+    memset(&account, 0, sizeof account);
+    account.seats = 1;
     play.wire.ops = &ops;
     play.script = (struct script){bytes, count};
     play.known_count = 0;
     play.answers = 0;
     memset(play.bulk, 0, 1024); /* what lists left: the same input is the same run */
-    struct tenant tenant = {.proxy = &proxy,
-                            .backend = &proxy.backend,
-                            .record = &record,
-                            .wire = &play.wire,
-                            .limits = {.memory_bytes = 8 << 20, .streams = 4, .modules = 3}};
+    struct tenant tenant = {
+        .settings = {.policy = SPIN_NEVER, .limits = {.memory_bytes = 8 << 20, .streams = 4, .modules = 3}},
+        .page = &page,
+        .account = &account,
+        .record = &page.record,
+        .backend = &backend,
+        .wire = &play.wire,
+        .process = -1};
     tenant_begin(&tenant);
     struct cuCtxCreate_v2_in in = {0};
     struct wire_header first = {.call = CALL_cuCtxCreate_v2, .body_bytes = sizeof in, .sequence = 1};
@@ -291,7 +295,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         if (!one_message(&tenant, sequence))
             break;
     tenant_end(&tenant);
-    must_hold(record.memory_bytes == 0);
+    must_hold(page.record.memory_bytes == 0 && account_used(&account, ACCOUNT_MEMORY) == 0);
     must_hold(free_bytes() == at_first);
     return 0;
 }

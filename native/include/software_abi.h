@@ -1,7 +1,9 @@
-/* What the software device exports beside CUDA's calls: a load within bounds, for a proxy that loads a tenant's text. */
+/* What the software device exports beside CUDA's calls: a load within bounds for a proxy that loads a tenant's text, and
+ * the memory through which the processes of several tenants are one device. */
 #ifndef GPUTAX_SOFTWARE_ABI_H
 #define GPUTAX_SOFTWARE_ABI_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,5 +21,42 @@ struct gputax_load_bounds {
 typedef CUresult gputax_load_bounded(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
                                      void **values, struct gputax_load_bounds *bounds);
 __attribute__((visibility("default"))) gputax_load_bounded gputaxModuleLoadBounded;
+
+/* What ran compiled and what interpreted; the names are those of the JSON that gputax_soft_report writes. */
+#define GPUTAX_SOFT_COUNTS(COUNT) \
+    COUNT(KERNELS_COMPILED, kernels_compiled) \
+    COUNT(KERNELS_FROM_CACHE, kernels_from_cache) \
+    COUNT(KERNELS_REFUSED, kernels_refused) \
+    COUNT(CACHE_CORRUPTED, cache_corrupted) \
+    COUNT(COMPILER_FAILED, compiler_failed) \
+    COUNT(LAUNCHES_COMPILED, launches_compiled) \
+    COUNT(LAUNCHES_INTERPRETED, launches_interpreted) \
+    COUNT(COMPILE_NS, compile_ns)
+enum {
+#define COUNT(what, name) GPUTAX_SOFT_##what,
+    GPUTAX_SOFT_COUNTS(COUNT)
+#undef COUNT
+        GPUTAX_SOFT_COUNT
+};
+
+enum { GPUTAX_SHARED_PLACES = 256, GPUTAX_SHARED_TEXT = 512 };
+
+/* What one process uses of the device. It alone writes here, and whoever made the memory clears the place when the process
+ * is gone: there is no lock that a killed process could hold, and no sum that it could leave wrong. */
+struct gputax_shared_place {
+    _Atomic uint64_t used_bytes;
+    _Atomic uint64_t contexts;
+    _Atomic uint64_t submitted_ns; /* when it last had work for a throttled device */
+};
+
+/* One device for several processes: a memfd of this size, named to each by GPUTAX_SOFT_SHARED=descriptor:place. */
+struct gputax_shared_device {
+    _Atomic uint64_t attached; /* set by the first process that uses it */
+    _Atomic uint64_t end_ns;   /* of all work so far on the timeline */
+    _Atomic uint64_t places;   /* those in use are below; written by whoever made the memory */
+    struct gputax_shared_place place[GPUTAX_SHARED_PLACES];
+    _Atomic uint64_t counts[GPUTAX_SOFT_COUNT];
+    char refusal[GPUTAX_SHARED_TEXT], warning[GPUTAX_SHARED_TEXT]; /* the last ones */
+};
 
 #endif

@@ -13,7 +13,6 @@ static bool look_up(struct backend *backend, void *library)
     BACKEND_CALLS(LOOK_UP)
 #undef LOOK_UP
     *(void **)&backend->load_bounded = dlsym(library, "gputaxModuleLoadBounded");
-    *(void **)&backend->soft_report = dlsym(library, "gputax_soft_report");
     return calls->cuInit != NULL && calls->cuDeviceGet != NULL && calls->cuDeviceGetName != NULL &&
            calls->cuDeviceTotalMem_v2 != NULL && calls->cuCtxDestroy_v2 != NULL && calls->cuCtxSetCurrent != NULL &&
            calls->cuCtxSynchronize != NULL && calls->cuMemAlloc_v2 != NULL && calls->cuMemFree_v2 != NULL &&

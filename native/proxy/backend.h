@@ -16,9 +16,8 @@ struct backend {
     /* Known of the software device: what programs, modules and contexts give back is zero before anyone gets it again. Of
      * another backend nothing is known, so the proxy clears memory before it hands it out. */
     bool clears_itself;
-    struct backend_calls calls;                /* NULL: the backend does not have it */
-    gputax_load_bounded *load_bounded;         /* only the software device has it */
-    int (*soft_report)(char *to, size_t room); /* likewise: JSON, of what ran compiled and what interpreted */
+    struct backend_calls calls;        /* NULL: the backend does not have it */
+    gputax_load_bounded *load_bounded; /* only the software device has it */
 };
 
 /* Opens the library and its device 0. False with the reason. */

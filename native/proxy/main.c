@@ -1,4 +1,4 @@
-/* gputax-proxy: the daemon that alone owns the device and serves it to tenants over a Unix socket. */
+/* gputax-proxy: the daemon that serves one device to tenants over a Unix socket, each by a worker process of its own. */
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
@@ -11,25 +11,28 @@
 #include <unistd.h>
 
 #include "calls/json.h"
-#include "proxy/proxy.h"
+#include "proxy/broker.h"
+#include "proxy/worker.h"
+
+enum { STOP_MS = 3000 };
 
 struct options {
     const char *socket;
     const char *status_socket;
     const char *backend;
     mode_t mode;
-    struct limits limits;
-    enum spin_policy spin;
-    bool always_clear;
     unsigned int places;
+    struct policy policy;
 };
 
 static const char usage[] =
     "usage: gputax-proxy --socket PATH --backend LIBCUDA [--memory-mb N] [--streams N] [--modules N]\n"
-    "                    [--launches-per-s N] [--spin auto|always|never] [--status-socket PATH] [--mode 0600]\n"
-    "                    [--clear auto|always] [--places N]\n"
+    "                    [--launches-per-s N] [--connections N] [--idle-s N] [--call-s N]\n"
+    "                    [--identity group|process] [--spin auto|always|never] [--status-socket PATH]\n"
+    "                    [--mode 0600] [--clear auto|always] [--places N]\n"
     "       gputax-proxy --check STATUS-SOCKET\n"
-    "Limits are per tenant; without one there is none but the device's own.\n"
+    "Limits are per tenant: a user in one control group (or pod), or with --identity process a process. Without a\n"
+    "limit there is none but the device's own.\n"
     "Places are folders beside the socket, places/1 to places/N, each with a socket for one container.\n";
 
 static uint64_t number(const char *option, const char *text, int base, uint64_t most)
@@ -45,30 +48,75 @@ static uint64_t number(const char *option, const char *text, int base, uint64_t 
     return value;
 }
 
-static enum spin_policy spin_of(const char *text)
+/* The place of `text` in a list of words that ends with NULL. */
+static int choice(const char *option, const char *text, const char *const *words)
 {
-    if (strcmp(text, "always") == 0)
-        return SPIN_ALWAYS;
-    if (strcmp(text, "never") == 0)
-        return SPIN_NEVER;
-    if (strcmp(text, "auto") == 0)
-        return SPIN_ADAPTIVE;
-    fprintf(stderr, "gputax-proxy: --spin %s is none of auto, always, never\n%s", text, usage);
+    for (int at = 0; words[at] != NULL; at++)
+        if (strcmp(text, words[at]) == 0)
+            return at;
+    fprintf(stderr, "gputax-proxy: --%s %s is none of %s", option, text, words[0]);
+    for (int at = 1; words[at] != NULL; at++)
+        fprintf(stderr, ", %s", words[at]);
+    fprintf(stderr, "\n%s", usage);
     exit(2);
 }
 
-/* "auto" leaves it to a backend that is known to do it. */
-static bool clears_always(const char *text)
+static const char *const spins[] = {[SPIN_ADAPTIVE] = "auto", [SPIN_ALWAYS] = "always", [SPIN_NEVER] = "never", NULL};
+static const char *const clears[] = {"auto", "always", NULL}; /* auto leaves it to a backend that is known to do it */
+static const char *const identities[] = {"group", "process", NULL};
+
+enum option_id {
+    SOCKET = 1,
+    BACKEND,
+    MEMORY,
+    STREAMS,
+    MODULES,
+    LAUNCHES,
+    CONNECTIONS,
+    IDLE,
+    CALL,
+    IDENTITY,
+    SPIN,
+    STATUS,
+    MODE,
+    CLEAR,
+    PLACES,
+    CHECK,
+    HELP
+};
+
+/* The options that are limits. False for another one. */
+static bool take_limit(struct policy *policy, int option, const char *text)
 {
-    if (strcmp(text, "always") == 0 || strcmp(text, "auto") == 0)
-        return strcmp(text, "always") == 0;
-    fprintf(stderr, "gputax-proxy: --clear %s is none of auto, always\n%s", text, usage);
-    exit(2);
+    switch (option) {
+    case MEMORY:
+        policy->limits.memory_bytes = number("memory-mb", text, 10, 1 << 24) << 20;
+        return true;
+    case STREAMS:
+        policy->limits.streams = number("streams", text, 10, 1 << 14);
+        return true;
+    case MODULES:
+        policy->limits.modules = number("modules", text, 10, 1 << 14);
+        return true;
+    case LAUNCHES:
+        policy->limits.launches_per_s = number("launches-per-s", text, 10, 1000000000);
+        return true;
+    case CONNECTIONS:
+        policy->connections = number("connections", text, 10, SEATS);
+        return true;
+    case IDLE:
+        policy->idle_s = number("idle-s", text, 10, 1 << 30);
+        return true;
+    case CALL:
+        policy->call_s = number("call-s", text, 10, 1 << 30);
+        return true;
+    default:
+        return false;
+    }
 }
 
 static struct options parse(int count, char **arguments)
 {
-    enum { SOCKET = 1, BACKEND, MEMORY, STREAMS, MODULES, LAUNCHES, SPIN, STATUS, MODE, CLEAR, PLACES, CHECK, HELP };
     static const struct option known[] = {
         {"socket", 1, NULL, SOCKET},
         {"backend", 1, NULL, BACKEND},
@@ -76,6 +124,10 @@ static struct options parse(int count, char **arguments)
         {"streams", 1, NULL, STREAMS},
         {"modules", 1, NULL, MODULES},
         {"launches-per-s", 1, NULL, LAUNCHES},
+        {"connections", 1, NULL, CONNECTIONS},
+        {"idle-s", 1, NULL, IDLE},
+        {"call-s", 1, NULL, CALL},
+        {"identity", 1, NULL, IDENTITY},
         {"spin", 1, NULL, SPIN},
         {"mode", 1, NULL, MODE},
         {"status-socket", 1, NULL, STATUS},
@@ -85,8 +137,10 @@ static struct options parse(int count, char **arguments)
         {"help", 0, NULL, HELP},
         {NULL, 0, NULL, 0},
     };
-    struct options options = {.mode = 0600, .spin = SPIN_ADAPTIVE};
+    struct options options = {.mode = 0600, .policy = {.spin = SPIN_ADAPTIVE}};
     for (int option; (option = getopt_long(count, arguments, "", known, NULL)) != -1;) {
+        if (take_limit(&options.policy, option, optarg))
+            continue;
         switch (option) {
         case SOCKET:
             options.socket = optarg;
@@ -94,20 +148,11 @@ static struct options parse(int count, char **arguments)
         case BACKEND:
             options.backend = optarg;
             break;
-        case MEMORY:
-            options.limits.memory_bytes = number("memory-mb", optarg, 10, 1 << 24) << 20;
-            break;
-        case STREAMS:
-            options.limits.streams = number("streams", optarg, 10, 1 << 14);
-            break;
-        case MODULES:
-            options.limits.modules = number("modules", optarg, 10, 1 << 14);
-            break;
-        case LAUNCHES:
-            options.limits.launches_per_s = number("launches-per-s", optarg, 10, 1000000000);
+        case IDENTITY:
+            options.policy.by_process = choice("identity", optarg, identities) == 1;
             break;
         case SPIN:
-            options.spin = spin_of(optarg);
+            options.policy.spin = (enum spin_policy)choice("spin", optarg, spins);
             break;
         case STATUS:
             options.status_socket = optarg;
@@ -116,7 +161,7 @@ static struct options parse(int count, char **arguments)
             options.mode = (mode_t)number("mode", optarg, 8, 0777);
             break;
         case CLEAR:
-            options.always_clear = clears_always(optarg);
+            options.policy.always_clear = choice("clear", optarg, clears) == 1;
             break;
         case PLACES:
             options.places = (unsigned int)number("places", optarg, 10, PLACES_MOST);
@@ -135,21 +180,23 @@ static struct options parse(int count, char **arguments)
         fputs(usage, stderr);
         exit(2);
     }
+    if (options.policy.connections == 0)
+        options.policy.connections = CONNECTIONS_DEFAULT;
     return options;
 }
 
 static void *govern_main(void *argument)
 {
-    struct proxy *proxy = argument;
+    struct broker *broker = argument;
     const struct timespec pause = {.tv_nsec = 20000000};
-    while (!proxy_stopping(proxy)) {
-        proxy_govern(proxy);
+    while (!broker->stopping) {
+        broker_govern(broker);
         nanosleep(&pause, NULL);
     }
     return NULL;
 }
 
-static void say_ready(const struct options *options, const struct proxy *proxy)
+static void say_ready(const struct options *options, const struct broker *broker)
 {
     struct json line = {.grows = true};
     json_add(&line, "{\"ready\": true, \"pid\": %ld, \"socket\": ", (long)getpid());
@@ -157,18 +204,29 @@ static void say_ready(const struct options *options, const struct proxy *proxy)
     json_add(&line, ", \"status_socket\": ");
     json_string(&line, options->status_socket);
     json_add(&line, ", \"backend\": ");
-    json_string(&line, proxy->backend.path);
+    json_string(&line, broker->backend);
     json_add(&line, ", \"device\": ");
-    json_string(&line, proxy->backend.name);
+    json_string(&line, broker->finding.device);
     json_add(&line, ", \"memory_bytes\": %llu, \"wait_policy\": \"%s\"}",
-             (unsigned long long)proxy->backend.memory_bytes, proxy_wait_policy(proxy));
+             (unsigned long long)broker->finding.memory_bytes, spin_policy_name(broker->policy.spin));
     puts(line.data != NULL ? line.data : "{}");
     fflush(stdout);
     free(line.data);
 }
 
-/* Accepts tenants until a signal comes; `places` has a listener for each place. */
-static void accept_until_signal(struct proxy *proxy, int listener, const struct places *places, int signals)
+/* Takes the signals that wait; false for one that ends the broker. */
+static bool take_signals(struct broker *broker, int signals)
+{
+    struct signalfd_siginfo what;
+    while (read(signals, &what, sizeof what) == (ssize_t)sizeof what)
+        if (what.ssi_signo != SIGCHLD)
+            return false;
+    broker_reap(broker);
+    return true;
+}
+
+/* Accepts tenants until a signal ends it; `places` has a listener for each place. */
+static void accept_until_signal(struct broker *broker, int listener, const struct places *places, int signals)
 {
     struct pollfd ready[2 + PLACES_MOST] = {{.fd = signals, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
     for (unsigned int at = 0; at < places->count; at++)
@@ -179,7 +237,7 @@ static void accept_until_signal(struct proxy *proxy, int listener, const struct 
                 return;
             continue;
         }
-        if (ready[0].revents != 0)
+        if (ready[0].revents != 0 && !take_signals(broker, signals))
             return;
         for (unsigned int place = 0; place <= places->count; place++) {
             struct wire_peer peer;
@@ -188,56 +246,62 @@ static void accept_until_signal(struct proxy *proxy, int listener, const struct 
             int socket = wire_accept_socket(ready[1 + place].fd, &peer);
             peer.place = place;
             if (socket >= 0)
-                proxy_take(proxy, socket, &peer);
+                broker_take(broker, socket, &peer);
             else if (errno != EAGAIN)
                 poll(NULL, 0, 10); /* out of descriptors: do not burn the core that could end a tenant */
         }
     }
 }
 
-int main(int count, char **arguments)
+static int run(struct options *options)
 {
-    static struct proxy proxy;
+    static struct broker broker;
     static struct places places;
-    struct options options = parse(count, arguments);
-    char why[512], status_path[512];
-    if (options.status_socket == NULL) {
-        snprintf(status_path, sizeof status_path, "%s.status", options.socket);
-        options.status_socket = status_path;
+    char why[1024], status_path[512];
+    int code;
+    if (options->status_socket == NULL) {
+        snprintf(status_path, sizeof status_path, "%s.status", options->socket);
+        options->status_socket = status_path;
     }
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &ends, NULL); /* before the backend makes threads, so that none of them takes a signal */
+    sigset_t taken;
+    sigemptyset(&taken);
+    sigaddset(&taken, SIGTERM);
+    sigaddset(&taken, SIGINT);
+    sigaddset(&taken, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &taken, NULL);
     signal(SIGPIPE, SIG_IGN);
-    int signals = signalfd(-1, &ends, SFD_CLOEXEC);
-    if (!backend_open(&proxy.backend, options.backend, why, sizeof why)) {
-        fprintf(stderr, "gputax-proxy: %s\n", why);
-        return 3;
+    int signals = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    broker.backend = options->backend;
+    broker.policy = options->policy;
+    if (signals < 0 || !broker_begin(&broker, why, sizeof why, &code)) {
+        fprintf(stderr, "gputax-proxy: %s\n", signals < 0 ? strerror(errno) : why);
+        return signals < 0 ? 1 : code;
     }
-    proxy.limits = options.limits;
-    proxy.policy = options.spin;
-    proxy.clears_memory = options.always_clear || !proxy.backend.clears_itself;
-    proxy_begin(&proxy);
-    int listener = wire_listen(options.socket, options.mode, why, sizeof why);
-    int status = listener < 0 ? -1 : wire_listen(options.status_socket, options.mode, why, sizeof why);
-    bool placed = status >= 0 && places_begin(&places, &proxy, options.socket, options.places, why, sizeof why);
+    int listener = wire_listen(options->socket, options->mode, why, sizeof why);
+    int status = listener < 0 ? -1 : wire_listen(options->status_socket, options->mode, why, sizeof why);
+    bool placed = status >= 0 && places_begin(&places, &broker, options->socket, options->places, why, sizeof why);
     pthread_t governor;
-    if (signals < 0 || !placed || !status_begin(&proxy, status, 0) ||
-        pthread_create(&governor, NULL, govern_main, &proxy) != 0) {
+    if (!placed || !status_begin(&broker, status, 0) || pthread_create(&governor, NULL, govern_main, &broker) != 0) {
         fprintf(stderr, "gputax-proxy: %s\n", placed ? strerror(errno) : why);
         places_end(&places);
         if (listener >= 0)
-            wire_unlisten(listener, options.socket);
+            wire_unlisten(listener, options->socket);
         return 1;
     }
-    say_ready(&options, &proxy);
-    accept_until_signal(&proxy, listener, &places, signals);
-    wire_unlisten(listener, options.socket);
-    proxy_stop(&proxy, 5000);
+    say_ready(options, &broker);
+    accept_until_signal(&broker, listener, &places, signals);
+    wire_unlisten(listener, options->socket);
+    broker_stop(&broker, STOP_MS);
     places_end(&places);
-    wire_unlisten(status, options.status_socket);
+    wire_unlisten(status, options->status_socket);
     pthread_join(governor, NULL);
     return 0;
+}
+
+int main(int count, char **arguments)
+{
+    if (count == 2 && strcmp(arguments[1], "--worker") == 0)
+        return worker_main();
+    struct options options = parse(count, arguments);
+    return run(&options);
 }

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "proxy/proxy.h"
+#include "proxy/broker.h"
 
 enum { PATH_BYTES = 512 };
 
@@ -50,7 +50,7 @@ static int listen_at(const char *socket, unsigned int place, const char *suffix,
     return wire_listen(path, 0666, why, why_size); /* the folder decides who can reach it */
 }
 
-bool places_begin(struct places *places, struct proxy *proxy, const char *socket, unsigned int count, char *why,
+bool places_begin(struct places *places, struct broker *broker, const char *socket, unsigned int count, char *why,
                   size_t why_size)
 {
     char path[PATH_BYTES];
@@ -71,12 +71,12 @@ bool places_begin(struct places *places, struct proxy *proxy, const char *socket
         if (status < 0)
             return false;
         places->status[place - 1] = status;
-        if (!status_begin(proxy, status, place)) {
+        if (!status_begin(broker, status, place)) {
             snprintf(why, why_size, "%s: %s", path, strerror(errno));
             return false;
         }
     }
-    proxy->places = count;
+    broker->places = count;
     return true;
 }
 

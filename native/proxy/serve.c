@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "proxy/proxy.h"
+#include "proxy/clock.h"
 
 /* Takes bulk bytes that a failed call left: the next message's would follow them. */
 static bool drain(struct request *request)
@@ -81,8 +81,10 @@ bool serve_message(struct tenant *tenant, const struct wire_header *header, cons
     if (posted)
         atomic_fetch_add_explicit(&tenant->record->posted, 1, memory_order_relaxed);
     CUresult result = run(&request, entry, posted);
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) /* the answer of a query is not an error */
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) { /* the answer of a query is not an error */
         atomic_fetch_add_explicit(&tenant->record->errors, 1, memory_order_relaxed);
+        tenant_publish(tenant);
+    }
     if (request.broken)
         return false;
     if (posted) {
@@ -93,27 +95,40 @@ bool serve_message(struct tenant *tenant, const struct wire_header *header, cons
     return request.answered || request_answer(&request, result, 0);
 }
 
-const char *tenant_serve(struct tenant *tenant)
+/* The broker decides how long both ends may spin; the wire is told before the next message is waited for. */
+static void follow_spin(struct tenant *tenant)
+{
+    uint32_t spin_us = atomic_load_explicit(&tenant->page->spin_us, memory_order_relaxed);
+    if (spin_us != tenant->spin_us) {
+        wire_set_spin(tenant->wire, spin_us);
+        tenant->spin_us = spin_us;
+    }
+}
+
+uint64_t tenant_serve(struct tenant *tenant)
 {
     struct wire *wire = tenant->wire;
+    struct record *record = tenant->record;
     _Alignas(16) uint8_t body[WIRE_BODY_MAX];
     for (;;) {
         struct wire_header header;
+        follow_spin(tenant);
         int status = wire->ops->receive(wire, &header, body, sizeof body);
-        if (status == WIRE_CLOSED)
-            return "left";
         if (status != WIRE_OK)
-            return "broke the protocol";
-        atomic_store_explicit(&tenant->record->last_call_ns, now_ns(), memory_order_relaxed);
+            return status == WIRE_CLOSED ? TENANT_LEFT : TENANT_BROKE;
+        uint64_t now = now_ns();
+        atomic_store_explicit(&record->last_call_ns, now, memory_order_relaxed);
+        atomic_store_explicit(&record->busy_since_ns, now, memory_order_relaxed);
         if (!serve_message(tenant, &header, body))
-            return tenant->record->refused != 0 ? "broke the protocol" : "left";
+            return record->refused != 0 ? TENANT_BROKE : TENANT_LEFT;
+        atomic_store_explicit(&record->busy_since_ns, 0, memory_order_relaxed);
     }
 }
 
 CUresult serve_gputaxWaitPolicy(struct request *request);
 CUresult serve_gputaxWaitPolicy(struct request *request)
 {
-    const char *policy = proxy_wait_policy(request->tenant->proxy);
+    const char *policy = spin_policy_name(request->tenant->settings.policy);
     size_t bytes = strlen(policy) + 1;
     memcpy(request->out_variable, policy, bytes);
     request->out_variable_bytes = bytes;

@@ -65,6 +65,12 @@ bool tenant_owns(struct tenant *tenant, uint64_t pointer, uint64_t bytes);
 /* Makes a context of the tenant current in this thread, with the wait policy in force. */
 CUresult tenant_use(struct tenant *tenant, uint64_t context);
 
+/* Says in the account how many streams and modules there are; after a call that failed and may have taken one. */
+void tenant_publish(struct tenant *tenant);
+
+/* How the backend is to wait: as the broker says now. */
+unsigned int tenant_context_flags(const struct tenant *tenant);
+
 /* Takes from the tenant's memory quota; false if it does not fit. */
 uint64_t tenant_left(const struct tenant *tenant); /* of the memory quota */
 bool tenant_alive(const struct tenant *tenant);    /* false: nobody waits for the answer of what is being served */
@@ -73,7 +79,7 @@ void tenant_discharge(struct tenant *tenant, uint64_t bytes);
 
 CUresult serve_launch(struct tenant *tenant, const struct serve_launch *launch);
 
-/* Waits for the launch quota; false if the tenant died meanwhile, or the proxy ends. */
+/* Waits for the launch quota; false if the tenant died meanwhile, or the broker ends. */
 bool tenant_throttle(struct tenant *tenant);
 
 /* Clears device memory of the current context and waits for it. */

@@ -1,7 +1,6 @@
 /* Contexts and the sizes that a tenant is shown: its quota is its device. */
 #include <stdlib.h>
 
-#include "proxy/proxy.h"
 #include "proxy/serve.h"
 
 CUresult serve_cuCtxCreate_v2(struct request *request);
@@ -22,7 +21,7 @@ static CUresult create(struct tenant *tenant, uint64_t *id)
         free(flags);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *flags = proxy_context_flags(tenant->proxy);
+    *flags = tenant_context_flags(tenant);
     CUcontext real = NULL;
     CUresult result = calls->cuCtxCreate_v2 != NULL
                           ? calls->cuCtxCreate_v2(&real, *flags, tenant->backend->device)
@@ -87,7 +86,7 @@ CUresult serve_cuDeviceTotalMem_v2(struct request *request)
 {
     const struct cuDeviceTotalMem_v2_in *in = request->in;
     struct cuDeviceTotalMem_v2_out *out = request->out;
-    out->bytes = request->tenant->record->memory_limit_bytes;
+    out->bytes = request->tenant->settings.limits.memory_bytes;
     return in->device != 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
@@ -141,11 +140,10 @@ CUresult serve_cuDeviceGetAttribute(struct request *request)
 CUresult serve_cuMemGetInfo_v2(struct request *request)
 {
     struct cuMemGetInfo_v2_out *out = request->out;
-    const struct record *record = request->tenant->record;
     size_t available = 0, total = 0;
     CUresult result = request->tenant->backend->calls.cuMemGetInfo_v2(&available, &total);
-    uint64_t left = record->memory_limit_bytes - record->memory_bytes;
-    out->total = record->memory_limit_bytes;
+    uint64_t left = tenant_left(request->tenant);
+    out->total = request->tenant->settings.limits.memory_bytes;
     out->available = available < left ? available : left;
     return result;
 }

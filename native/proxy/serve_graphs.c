@@ -4,12 +4,11 @@
  * since), each of its kernels counts for the launch quota, a tenant that dies ends the replay between two steps, and it
  * works on any backend. The price is one backend call for each step, and that branches do not overlap.
  */
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "calls/graph_step.h"
-#include "proxy/proxy.h"
+#include "proxy/clock.h"
 #include "proxy/serve.h"
 
 CUresult serve_cuGraphInstantiateWithFlags(struct request *request);
@@ -250,9 +249,8 @@ static bool goes_on(const struct tenant *tenant, uint64_t *asked_ns)
     uint64_t now = now_ns();
     if (now - *asked_ns < often_ns)
         return true;
-    struct pollfd death = {.fd = tenant->process, .events = POLLIN}; /* poll passes over a negative one */
     *asked_ns = now;
-    return !proxy_stopping(tenant->proxy) && poll(&death, 1, 0) <= 0;
+    return tenant_alive(tenant);
 }
 
 CUresult serve_cuGraphLaunch(struct request *request)

@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "proxy/proxy.h"
 #include "proxy/serve.h"
 
 CUresult serve_cuMemHostAlloc(struct request *request);

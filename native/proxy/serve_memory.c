@@ -3,7 +3,6 @@
  * tenant's own context is the wall. */
 #include <string.h>
 
-#include "proxy/proxy.h"
 #include "proxy/serve.h"
 
 CUresult serve_cuMemAlloc_v2(struct request *request);
@@ -26,7 +25,7 @@ CUresult serve_cuMemAlloc_v2(struct request *request)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr pointer = 0;
     CUresult result = tenant->backend->calls.cuMemAlloc_v2(&pointer, in->bytes);
-    if (result == CUDA_SUCCESS && tenant->proxy->clears_memory) {
+    if (result == CUDA_SUCCESS && tenant->clears_memory) {
         result = tenant_clear(tenant, pointer, in->bytes);
         if (result != CUDA_SUCCESS)
             tenant->backend->calls.cuMemFree_v2(pointer);

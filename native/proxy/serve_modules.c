@@ -6,7 +6,7 @@
 
 #include "calls/image.h"
 #include "calls/layout.h"
-#include "proxy/proxy.h"
+#include "proxy/clock.h"
 #include "proxy/serve.h"
 
 CUresult serve_cuModuleLoadData(struct request *request);
@@ -252,7 +252,7 @@ CUresult serve_cuModuleGetGlobal_v2(struct request *request)
 bool tenant_throttle(struct tenant *tenant)
 {
     uint64_t begun = now_ns();
-    uint64_t wait = bucket_take(&tenant->launches, begun);
+    uint64_t wait = account_launch(tenant->account, tenant->settings.limits.launches_per_s, begun);
     const uint64_t step = 100000000;
     bool goes_on = true;
     for (uint64_t until = begun + wait, now = begun; goes_on && now < until; now = now_ns()) {

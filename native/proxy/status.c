@@ -1,4 +1,5 @@
-/* The status sockets: one JSON document per connection, or Prometheus text for those who speak HTTP. */
+/* The status socket: one JSON document per connection, or Prometheus text for those who speak HTTP; and the operator's
+ * orders. Who is not the operator sees its own tenants only. */
 #include <errno.h>
 #include <poll.h>
 #include <semaphore.h>
@@ -11,16 +12,34 @@
 #include <unistd.h>
 
 #include "calls/json.h"
-#include "proxy/proxy.h"
+#include "proxy/broker.h"
+#include "proxy/clock.h"
 
 enum {
-    SOFT_REPORT_BYTES = 4096,
     REQUEST_MS =
         1000, /* a reader that wants HTTP has said so by then, also on a busy node; who says nothing wants JSON */
     READER_MS = 1000, /* a reader that takes nothing for so long is dropped */
     KEPT_OPEN_MS = 2,
-    READERS_MOST = 32, /* at once, each in a thread of its own; more of them wait to be accepted */
-    CHECK_S = 5,
+    READERS_MOST = 32,  /* at once, each in a thread of its own; more of them wait to be accepted */
+    STRANGERS_MOST = 8, /* of these, readers that are not the operator; more of them are sent away */
+    CHECK_S = 5
+};
+
+/* Whose tenants a reader may see. */
+struct reader {
+    struct broker *broker;
+    int socket;
+    unsigned int place; /* whose socket it came to; 0: the broker's own */
+    bool trusted;       /* the operator */
+    uint64_t identity;  /* the only one that it may see, 0 for none */
+};
+
+/* A copy of all that a reader may see, so that nobody waits while it is written. */
+struct view {
+    struct past *tenants; /* the living, then those that have ended */
+    size_t living, count;
+    struct record totals;
+    uint64_t ended_count, memory_bytes;
 };
 
 static void add_calls(struct json *json, const _Atomic uint64_t *calls)
@@ -50,251 +69,340 @@ static void add_counters(struct json *json, const struct record *record)
     add_calls(json, record->calls);
 }
 
-static void add_record(struct json *json, const struct record *record)
+static const char *transport_name(uint64_t number)
 {
-    json_add(json, "{\"id\": %llu, \"pid\": %ld, \"uid\": %lu, \"transport\": ", (unsigned long long)record->id,
-             (long)record->peer.pid, (unsigned long)record->peer.uid);
-    json_string(json, record->transport);
-    if (record->peer.place != 0)
-        json_add(json, ", \"place\": %u", record->peer.place);
-    json_add(json, ", \"memory_bytes\": %llu, \"memory_limit_bytes\": %llu, ", (unsigned long long)record->memory_bytes,
-             (unsigned long long)record->memory_limit_bytes);
-    if (record->ended != NULL) {
+    uint64_t known = 0;
+    while (wire_transports[known] != NULL)
+        known++;
+    return number >= 1 && number <= known ? wire_transports[number - 1] : "";
+}
+
+static void add_tenant(struct json *json, const struct past *past)
+{
+    json_add(json, "{\"id\": %llu, \"identity\": %llu, \"pid\": %ld, \"uid\": %lu, \"worker\": %ld, \"transport\": ",
+             (unsigned long long)past->id, (unsigned long long)past->identity, (long)past->peer.pid,
+             (unsigned long)past->peer.uid, (long)past->worker);
+    json_string(json, transport_name(past->record.transport));
+    if (past->peer.place != 0)
+        json_add(json, ", \"place\": %u", past->peer.place);
+    json_add(json, ", \"memory_bytes\": %llu, \"memory_limit_bytes\": %llu, ",
+             (unsigned long long)past->record.memory_bytes, (unsigned long long)past->memory_limit_bytes);
+    if (past->ended[0] != 0) {
         json_add(json, "\"ended\": ");
-        json_string(json, record->ended);
+        json_string(json, past->ended);
         json_add(json, ", ");
     }
-    add_counters(json, record);
+    add_counters(json, &past->record);
     json_add(json, "}");
 }
 
-/* What the software device says of its compiler; other backends say nothing. */
-static void add_soft_report(struct json *json, const struct backend *backend)
+/* A text that a worker wrote: ended somewhere, printable. */
+static void add_foreign_text(struct json *json, const char *text)
 {
-    char report[SOFT_REPORT_BYTES];
-    int bytes = backend->soft_report == NULL ? 0 : backend->soft_report(report, sizeof report);
-    if (bytes > 0 && (size_t)bytes < sizeof report)
-        json_add(json, ", \"software\": %s", report);
+    char copy[GPUTAX_SHARED_TEXT];
+    memcpy(copy, text, sizeof copy);
+    copy[sizeof copy - 1] = 0;
+    for (char *at = copy; *at != 0; at++)
+        if (*at < ' ' || *at == 127)
+            *at = '?';
+    json_string(json, copy);
 }
 
-/* Whether the reader of a place's socket may know of this tenant; place 0 is the operator's own socket. */
-static bool shown_at(unsigned int place, const struct tenant *tenant)
+/* What the software device says of its compiler, summed over all workers; other backends say nothing. */
+static void add_soft_report(struct json *json, const struct gputax_shared_device *device)
 {
-    return place == 0 || tenant->record->peer.place == place;
+#define COUNT(what, name) #name,
+    static const char *const names[] = {GPUTAX_SOFT_COUNTS(COUNT)};
+#undef COUNT
+    if (device->attached == 0)
+        return;
+    json_add(json, ", \"software\": ");
+    for (int at = 0; at < GPUTAX_SOFT_COUNT; at++)
+        json_add(json, "%s\"%s\": %llu", at == 0 ? "{" : ", ", names[at], (unsigned long long)device->counts[at]);
+    json_add(json, ", \"refusal\": ");
+    add_foreign_text(json, device->refusal);
+    json_add(json, ", \"warning\": ");
+    add_foreign_text(json, device->warning);
+    json_add(json, "}");
+}
+
+/* --- what a reader sees --- */
+
+/* At a place the tenants that came through it, whoever reads. */
+static bool may_see(const struct reader *reader, uint64_t identity, const struct wire_peer *peer)
+{
+    if (reader->place != 0)
+        return peer->place == reader->place;
+    return reader->trusted || reader->identity == identity;
+}
+
+static bool take_view(const struct reader *reader, struct view *view)
+{
+    struct broker *broker = reader->broker;
+    uint64_t limit = broker_memory_limit(broker);
+    *view = (struct view){.tenants = calloc(SEATS + ENDED_KEPT, sizeof *view->tenants)};
+    if (view->tenants == NULL)
+        return false;
+    pthread_mutex_lock(&broker->lock);
+    if (reader->trusted)
+        memcpy(&view->totals, &broker->totals, sizeof view->totals);
+    for (unsigned int at = 0; at < SEATS; at++) {
+        const struct seat *seat = &broker->seats[at];
+        if (seat->id == 0 || !may_see(reader, seat->identity->number, &seat->peer))
+            continue;
+        struct past *past = &view->tenants[view->count];
+        broker_copy(seat, past, limit);
+        record_add(&view->totals, &past->record);
+        view->memory_bytes += past->record.memory_bytes;
+        view->count += past->record.state != TENANT_GREETS; /* else it is in the handshake */
+    }
+    view->living = view->count;
+    /* At a place they may be those of a container that had it before. */
+    view->ended_count = reader->place == 0 ? broker->ended_count : 0;
+    for (uint64_t at = view->ended_count > ENDED_KEPT ? view->ended_count - ENDED_KEPT : 0; at < view->ended_count;
+         at++) {
+        const struct past *past = &broker->ended[at % ENDED_KEPT];
+        if (may_see(reader, past->identity, &past->peer))
+            view->tenants[view->count++] = *past;
+    }
+    pthread_mutex_unlock(&broker->lock);
+    return true;
+}
+
+static int by_id(const void *one, const void *other)
+{
+    const struct past *a = one, *b = other;
+    return a->id < b->id ? 1 : a->id > b->id ? -1 : 0;
+}
+
+static void add_tenants(struct json *json, const struct past *tenants, size_t count)
+{
+    for (size_t at = 0; at < count; at++) {
+        json_add(json, at == 0 ? "" : ", ");
+        add_tenant(json, &tenants[at]);
+    }
 }
 
 /* What says something about others: how many there are, and how busy the node is. */
-static void add_node(struct json *json, const struct proxy *proxy)
+static void add_node(struct json *json, const struct broker *broker)
 {
-    uint32_t foreign = proxy->foreign_milli < proxy->usable_milli ? proxy->foreign_milli : proxy->usable_milli;
-    json_add(json, "\"active_tenants\": %u, \"cores_free\": %.3f, \"places\": %u, ", proxy->active_tenants,
-             (proxy->usable_milli - foreign) / 1000.0, proxy->places);
+    uint32_t foreign = broker->foreign_milli < broker->usable_milli ? broker->foreign_milli : broker->usable_milli;
+    json_add(json, "\"active_tenants\": %u, \"cores_free\": %.3f, \"places\": %u, ", broker->active_tenants,
+             (broker->usable_milli - foreign) / 1000.0, broker->places);
 }
 
-static void add_document(struct json *json, struct proxy *proxy, unsigned int place)
+static void write_json(struct json *json, const struct broker *broker, struct view *view, bool node)
 {
     json_add(json, "{\"pid\": %ld, \"backend\": ", (long)getpid());
-    json_string(json, proxy->backend.path);
+    json_string(json, broker->backend);
     json_add(json, ", \"device\": ");
-    json_string(json, proxy->backend.name);
-    add_soft_report(json, &proxy->backend);
+    json_string(json, broker->finding.device);
+    add_soft_report(json, broker->device);
     json_add(json, ", \"transports\": [");
     for (const char *const *name = wire_transports; *name != NULL; name++) {
         json_add(json, name == wire_transports ? "" : ", ");
         json_string(json, *name);
     }
-    json_add(json, "], \"wait_policy\": \"%s\", \"spin_us\": %u, ", proxy_wait_policy(proxy), proxy->spin_us);
-    if (place == 0)
-        add_node(json, proxy);
+    json_add(json, "], \"wait_policy\": \"%s\", \"spin_us\": %u, ", spin_policy_name(broker->policy.spin),
+             broker->spin_us);
+    if (node)
+        add_node(json, broker);
     json_add(json, "\"clears_memory\": \"%s\", \"tenants\": [",
-             proxy->clears_memory ? "the proxy, before it is handed out" : "the backend, when it is freed");
-    const char *comma = "";
-    uint64_t memory = 0, living = 0;
-    for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
-        if (tenant->wire == NULL || !shown_at(place, tenant)) /* still in the handshake, or somebody else's */
-            continue;
-        json_add(json, "%s", comma);
-        add_record(json, tenant->record);
-        memory += tenant->record->memory_bytes;
-        living++;
-        comma = ", ";
-    }
+             broker->clears_memory ? "the proxy, before it is handed out" : "the backend, when it is freed");
+    qsort(view->tenants, view->living, sizeof *view->tenants, by_id); /* the last that came is the first */
+    add_tenants(json, view->tenants, view->living);
     json_add(json, "], \"ended_tenants\": [");
-    /* At a place they may be those of a container that had it before. */
-    uint64_t ended = place == 0 ? proxy->ended_count : 0;
-    uint64_t first = ended > ENDED_KEPT ? ended - ENDED_KEPT : 0;
-    for (uint64_t at = first; at < ended; at++) {
-        json_add(json, at == first ? "" : ", ");
-        add_record(json, proxy->ended[at % ENDED_KEPT]);
-    }
+    add_tenants(json, view->tenants + view->living, view->count - view->living);
     json_add(json, "], \"totals\": {\"tenants\": %llu, \"ended\": %llu, \"memory_bytes\": %llu, ",
-             (unsigned long long)living, (unsigned long long)ended, (unsigned long long)memory);
-}
-
-/* Sums over all tenants that ever were; at a place, over its living ones. */
-static void sum_up(const struct proxy *proxy, struct record *sums, unsigned int place)
-{
-    memset(sums, 0, sizeof *sums);
-    if (place == 0)
-        memcpy(sums, proxy->totals, sizeof *sums);
-    for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
-        if (!shown_at(place, tenant))
-            continue;
-        for (size_t call = 0; call < CALL_COUNT; call++)
-            sums->calls[call] += tenant->record->calls[call];
-        sums->posted += tenant->record->posted;
-        sums->replayed += tenant->record->replayed;
-        sums->errors += tenant->record->errors;
-        sums->refused += tenant->record->refused;
-        sums->bytes_in += tenant->record->bytes_in;
-        sums->bytes_out += tenant->record->bytes_out;
-        sums->cleared_bytes += tenant->record->cleared_bytes;
-        sums->cleared_ns += tenant->record->cleared_ns;
-        sums->throttled_ns += tenant->record->throttled_ns;
-        sums->memory_bytes += tenant->record->memory_bytes;
-    }
-}
-
-static void write_json(struct json *json, struct proxy *proxy, unsigned int place)
-{
-    struct record sums;
-    pthread_mutex_lock(&proxy->lock);
-    add_document(json, proxy, place);
-    sum_up(proxy, &sums, place);
-    pthread_mutex_unlock(&proxy->lock);
-    add_counters(json, &sums);
+             (unsigned long long)view->living, (unsigned long long)view->ended_count,
+             (unsigned long long)view->memory_bytes);
+    add_counters(json, &view->totals);
     json_add(json, "}}\n");
 }
 
 /* One metric of all living tenants. */
-static void add_metric(struct json *json, const struct proxy *proxy, const char *name, const char *type, size_t offset)
+static void add_metric(struct json *json, const struct view *view, const char *name, const char *type, size_t offset)
 {
     json_add(json, "# TYPE gputax_proxy_%s %s\n", name, type);
-    for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next) {
-        if (tenant->wire == NULL)
-            continue;
-        const _Atomic uint64_t *value = (const _Atomic uint64_t *)(const void *)((const char *)tenant->record + offset);
-        json_add(json, "gputax_proxy_%s{tenant=\"%llu\",pid=\"%ld\"} %llu\n", name,
-                 (unsigned long long)tenant->record->id, (long)tenant->record->peer.pid, (unsigned long long)*value);
+    for (size_t at = 0; at < view->living; at++) {
+        const struct past *past = &view->tenants[at];
+        uint64_t value = *(const uint64_t *)(const void *)((const char *)past + offset);
+        json_add(json, "gputax_proxy_%s{tenant=\"%llu\",pid=\"%ld\"} %llu\n", name, (unsigned long long)past->id,
+                 (long)past->peer.pid, (unsigned long long)value);
     }
 }
 
-static void write_metrics(struct json *json, struct proxy *proxy)
+static void write_metrics(struct json *json, const struct broker *broker, const struct view *view)
 {
-    struct record sums;
-    pthread_mutex_lock(&proxy->lock);
-    sum_up(proxy, &sums, 0);
     json_add(json, "# TYPE gputax_proxy_info gauge\ngputax_proxy_info{device=");
-    json_string(json, proxy->backend.name);
+    json_string(json, broker->finding.device);
     json_add(json, ",backend=");
-    json_string(json, proxy->backend.path);
-    json_add(json, ",wait_policy=\"%s\"} 1\n", proxy_wait_policy(proxy));
+    json_string(json, broker->backend);
+    json_add(json, ",wait_policy=\"%s\"} 1\n", spin_policy_name(broker->policy.spin));
     json_add(json, "# TYPE gputax_proxy_tenants_ended_total counter\ngputax_proxy_tenants_ended_total %llu\n",
-             (unsigned long long)proxy->ended_count);
-    json_add(json, "# TYPE gputax_proxy_active_tenants gauge\ngputax_proxy_active_tenants %u\n", proxy->active_tenants);
-    add_metric(json, proxy, "tenant_memory_bytes", "gauge", offsetof(struct record, memory_bytes));
-    add_metric(json, proxy, "tenant_memory_limit_bytes", "gauge", offsetof(struct record, memory_limit_bytes));
-    add_metric(json, proxy, "tenant_errors_total", "counter", offsetof(struct record, errors));
-    add_metric(json, proxy, "tenant_posted_calls_total", "counter", offsetof(struct record, posted));
-    add_metric(json, proxy, "tenant_replayed_steps_total", "counter", offsetof(struct record, replayed));
+             (unsigned long long)view->ended_count);
+    json_add(json, "# TYPE gputax_proxy_active_tenants gauge\ngputax_proxy_active_tenants %u\n",
+             broker->active_tenants);
+    add_metric(json, view, "tenant_memory_bytes", "gauge", offsetof(struct past, record.memory_bytes));
+    add_metric(json, view, "tenant_memory_limit_bytes", "gauge", offsetof(struct past, memory_limit_bytes));
+    add_metric(json, view, "tenant_errors_total", "counter", offsetof(struct past, record.errors));
+    add_metric(json, view, "tenant_posted_calls_total", "counter", offsetof(struct past, record.posted));
+    add_metric(json, view, "tenant_replayed_steps_total", "counter", offsetof(struct past, record.replayed));
     json_add(json, "# TYPE gputax_proxy_tenant_calls_total counter\n");
-    for (const struct tenant *tenant = proxy->tenants; tenant != NULL; tenant = tenant->next)
-        for (size_t call = 0; tenant->wire != NULL && call < CALL_COUNT; call++)
-            if (tenant->record->calls[call] != 0)
+    for (size_t at = 0; at < view->living; at++)
+        for (size_t call = 0; call < CALL_COUNT; call++)
+            if (view->tenants[at].record.calls[call] != 0)
                 json_add(json, "gputax_proxy_tenant_calls_total{tenant=\"%llu\",call=\"%s\"} %llu\n",
-                         (unsigned long long)tenant->record->id, call_names[call],
-                         (unsigned long long)tenant->record->calls[call]);
-    pthread_mutex_unlock(&proxy->lock);
+                         (unsigned long long)view->tenants[at].id, call_names[call],
+                         (unsigned long long)view->tenants[at].record.calls[call]);
     json_add(json, "# TYPE gputax_proxy_calls_total counter\n");
     for (size_t call = 0; call < CALL_COUNT; call++)
-        if (sums.calls[call] != 0)
+        if (view->totals.calls[call] != 0)
             json_add(json, "gputax_proxy_calls_total{call=\"%s\"} %llu\n", call_names[call],
-                     (unsigned long long)sums.calls[call]);
+                     (unsigned long long)view->totals.calls[call]);
 }
 
-/* Whether the reader asks for HTTP. Whoever begins otherwise (with a newline, say) or ends its words is answered at once. */
-static bool wants_http(int reader)
+/* --- requests --- */
+
+enum request { WANTS_JSON, WANTS_HTTP, WANTS_EVICT };
+
+static bool begins(const char *text, size_t used, const char *word)
 {
-    static const char get[] = "GET ";
-    const size_t decides = sizeof get - 1;
+    size_t length = strlen(word);
+    return memcmp(text, word, used < length ? used : length) == 0;
+}
+
+/* What the reader asks for. Whoever begins otherwise (with a newline, say) or ends its words is answered at once. */
+static enum request read_request(int reader, uint64_t *tenant)
+{
+    static const char get[] = "GET ", evict[] = "evict ";
     char request[4096];
     size_t used = 0;
     struct pollfd ready = {.fd = reader, .events = POLLIN};
     uint64_t start = now_ns();
-    for (uint64_t waited_ms = 0; waited_ms < REQUEST_MS && used < sizeof request;
+    for (uint64_t waited_ms = 0; waited_ms < REQUEST_MS && used < sizeof request - 1;
          waited_ms = (now_ns() - start) / 1000000) {
         if (poll(&ready, 1, (int)(REQUEST_MS - waited_ms)) <= 0)
             continue;
-        ssize_t part = recv(reader, request + used, sizeof request - used, MSG_DONTWAIT);
+        ssize_t part = recv(reader, request + used, sizeof request - 1 - used, MSG_DONTWAIT);
         if (part <= 0)
             break;
         used += (size_t)part;
-        if (memcmp(request, get, used < decides ? used : decides) != 0)
-            return false;
+        if (!begins(request, used, get) && !begins(request, used, evict))
+            return WANTS_JSON;
         if (memchr(request, '\n', used) != NULL)
             break;
     }
-    return used >= decides;
+    request[used] = 0;
+    if (used >= sizeof evict - 1 && begins(request, used, evict)) {
+        *tenant = strtoull(request + sizeof evict - 1, NULL, 10);
+        return WANTS_EVICT;
+    }
+    return used >= sizeof get - 1 ? WANTS_HTTP : WANTS_JSON;
+}
+
+static void answer_eviction(struct json *text, const struct reader *reader, uint64_t tenant)
+{
+    if (!reader->trusted)
+        json_add(text, "{\"error\": \"only the user of the proxy may evict a tenant\"}\n");
+    else if (broker_evict(reader->broker, tenant))
+        json_add(text, "{\"evicted\": %llu}\n", (unsigned long long)tenant);
+    else
+        json_add(text, "{\"error\": \"there is no tenant %llu\"}\n", (unsigned long long)tenant);
 }
 
 /* One reader at a time copies the counters, so that a tenant waits for one copy and not for as many as there are readers. */
-static void write_answer(struct json *text, struct proxy *proxy, bool http, unsigned int place)
+static void write_answer(struct json *text, const struct reader *reader, bool http)
 {
     static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    struct view view;
     pthread_mutex_lock(&turn);
-    if (http) {
-        json_add(text, "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n\r\n");
-        write_metrics(text, proxy);
-    } else {
-        write_json(text, proxy, place);
-    }
+    bool seen = take_view(reader, &view);
     pthread_mutex_unlock(&turn);
+    if (!seen)
+        return;
+    if (http && reader->place == 0) { /* a place has its document only */
+        json_add(text, "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n\r\n");
+        write_metrics(text, reader->broker, &view);
+    } else {
+        write_json(text, reader->broker, &view, reader->place == 0);
+    }
+    free(view.tenants);
 }
 
-static void serve_reader(struct proxy *proxy, int reader, unsigned int place)
+static void serve_reader(const struct reader *reader)
 {
     struct timeval patience = {.tv_sec = READER_MS / 1000};
-    setsockopt(reader, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(reader->socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     struct json text = {.grows = true};
-    bool http = wants_http(reader); /* at a place too: with its request unread, a reader would be reset, not ended */
-    write_answer(&text, proxy, http && place == 0, place);
+    uint64_t tenant = 0;
+    enum request request = read_request(reader->socket, &tenant);
+    if (request == WANTS_EVICT)
+        answer_eviction(&text, reader, tenant);
+    else
+        write_answer(&text, reader, request == WANTS_HTTP);
     for (size_t sent = 0; !text.overflow && sent < text.used;) {
-        ssize_t part = send(reader, text.data + sent, text.used - sent, MSG_NOSIGNAL);
+        ssize_t part = send(reader->socket, text.data + sent, text.used - sent, MSG_NOSIGNAL);
         if (part <= 0)
             break;
         sent += (size_t)part;
     }
     free(text.data);
-    close(reader);
+    close(reader->socket);
 }
 
-struct status {
-    struct proxy *proxy;
-    int socket; /* the listener, or one reader */
-    unsigned int place;
-};
+/* The operator is root or the user that runs the broker, and not in a container of its own (whose processes have no number
+ * here): root there is a tenant. Of others the identity counts, as for tenants. */
+static bool know_reader(struct reader *reader)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    if (getsockopt(reader->socket, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
+        return false;
+    reader->trusted = who.pid != 0 && (who.uid == 0 || who.uid == geteuid());
+    if (reader->trusted)
+        return true;
+    struct wire_peer peer = {.pid = who.pid, .uid = who.uid, .gid = who.gid};
+    int process;
+    struct identity_name name = identity_read(reader->socket, &peer, reader->broker->policy.by_process, &process);
+    if (process >= 0)
+        close(process);
+    pthread_mutex_lock(&reader->broker->lock);
+    for (const struct identity *at = reader->broker->identities; at != NULL; at = at->next)
+        if (identity_same(&at->name, &name))
+            reader->identity = at->number;
+    pthread_mutex_unlock(&reader->broker->lock);
+    return true;
+}
 
-static sem_t places; /* for readers */
+static sem_t places, strangers; /* for readers */
+
+static void leave(const struct reader *reader)
+{
+    if (!reader->trusted)
+        sem_post(&strangers);
+    sem_post(&places);
+}
 
 static void *reader_main(void *argument)
 {
-    struct status status = *(struct status *)argument;
+    struct reader reader = *(struct reader *)argument;
     free(argument);
-    serve_reader(status.proxy, status.socket, status.place);
-    sem_post(&places);
+    serve_reader(&reader);
+    leave(&reader);
     return NULL;
 }
 
 /* Runs `body` in a thread of its own, which nobody waits for. */
-static bool begin_thread(void *(*body)(void *), struct proxy *proxy, int socket, unsigned int place)
+static bool begin_thread(void *(*body)(void *), const struct reader *given)
 {
-    struct status *status = malloc(sizeof *status);
+    struct reader *reader = malloc(sizeof *reader);
     pthread_t thread;
-    if (status == NULL)
+    if (reader == NULL)
         return false;
-    *status = (struct status){proxy, socket, place};
-    if (pthread_create(&thread, NULL, body, status) != 0) {
-        free(status);
+    *reader = *given;
+    if (pthread_create(&thread, NULL, body, reader) != 0) {
+        free(reader);
         return false;
     }
     pthread_detach(thread);
@@ -303,32 +411,40 @@ static bool begin_thread(void *(*body)(void *), struct proxy *proxy, int socket,
 
 static void *status_main(void *argument)
 {
-    struct status status = *(struct status *)argument;
+    struct reader listener = *(struct reader *)argument;
     free(argument);
     for (;;) {
-        int reader = accept4(status.socket, NULL, NULL, SOCK_CLOEXEC);
-        if (reader < 0) {
-            if (proxy_stopping(status.proxy))
+        struct reader reader = {.broker = listener.broker,
+                                .place = listener.place,
+                                .socket = accept4(listener.socket, NULL, NULL, SOCK_CLOEXEC)};
+        if (reader.socket < 0) {
+            if (listener.broker->stopping)
                 return NULL;
             poll(NULL, 0, KEPT_OPEN_MS); /* out of descriptors, or a reader that is gone again */
             continue;
         }
-        if (status.place != 0) {
-            serve_reader(status.proxy, reader, status.place);
+        if (reader.place != 0) {
+            serve_reader(&reader);
+            continue;
+        }
+        if (!know_reader(&reader) || (!reader.trusted && sem_trywait(&strangers) != 0)) {
+            close(reader.socket);
             continue;
         }
         while (sem_wait(&places) != 0) {
         }
-        if (begin_thread(reader_main, status.proxy, reader, 0))
+        if (begin_thread(reader_main, &reader))
             continue;
-        serve_reader(status.proxy, reader, 0); /* out of threads: one after another is better than not at all */
-        sem_post(&places);
+        serve_reader(&reader); /* out of threads: one after another is better than not at all */
+        leave(&reader);
     }
 }
 
-bool status_begin(struct proxy *proxy, int listener, unsigned int place)
+bool status_begin(struct broker *broker, int listener, unsigned int place)
 {
-    return (place != 0 || sem_init(&places, 0, READERS_MOST) == 0) && begin_thread(status_main, proxy, listener, place);
+    struct reader made = {.broker = broker, .socket = listener, .place = place};
+    return (place != 0 || (sem_init(&places, 0, READERS_MOST) == 0 && sem_init(&strangers, 0, STRANGERS_MOST) == 0)) &&
+           begin_thread(status_main, &made);
 }
 
 int status_check(const char *path)

@@ -2,43 +2,24 @@
 #include "proxy/tenant.h"
 
 #include <poll.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "proxy/proxy.h"
+#include "proxy/clock.h"
 #include "proxy/serve.h"
 
 enum { CONTEXTS_MOST = 16, EVENTS_MOST = 1 << 16, FUNCTIONS_MOST = 1 << 16, OTHERS_MOST = 1 << 14 };
 
-uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static uint32_t limit_of(uint64_t asked)
-{
-    return asked == 0 || asked > OTHERS_MOST ? OTHERS_MOST : (uint32_t)asked;
-}
+_Atomic bool tenant_stopping;
 
 void tenant_begin(struct tenant *tenant)
 {
     handles_begin(&tenant->handles);
     uint32_t *limits = tenant->handles.limits;
     limits[HANDLE_CONTEXT] = CONTEXTS_MOST;
-    limits[HANDLE_STREAM] = limit_of(tenant->limits.streams);
+    limits[HANDLE_STREAM] = OTHERS_MOST;
     limits[HANDLE_EVENT] = EVENTS_MOST;
-    limits[HANDLE_MODULE] = limit_of(tenant->limits.modules);
+    limits[HANDLE_MODULE] = OTHERS_MOST;
     limits[HANDLE_FUNCTION] = FUNCTIONS_MOST;
     limits[HANDLE_GRAPH] = OTHERS_MOST;
-    uint64_t memory = tenant->limits.memory_bytes;
-    if (memory == 0 || memory > tenant->backend->memory_bytes)
-        memory = tenant->backend->memory_bytes;
-    tenant->record->memory_limit_bytes = memory;
-    tenant->launches.per_second = tenant->limits.launches_per_s;
-    tenant->process = (int)syscall(SYS_pidfd_open, tenant->record->peer.pid, 0);
 }
 
 bool tenant_find(struct tenant *tenant, enum handle_kind kind, uint64_t id, void **real)
@@ -53,9 +34,23 @@ bool tenant_find(struct tenant *tenant, enum handle_kind kind, uint64_t id, void
     return handle != NULL;
 }
 
+/* Streams and modules have a limit for the whole identity; this worker's line of its account says what it holds of them. */
+void tenant_publish(struct tenant *tenant)
+{
+    const uint32_t *counts = tenant->handles.counts;
+    account_set(tenant->account, tenant->settings.seat, ACCOUNT_STREAMS, counts[HANDLE_STREAM], 0);
+    account_set(tenant->account, tenant->settings.seat, ACCOUNT_MODULES, counts[HANDLE_MODULE], 0);
+}
+
+/* The one more is taken here, and given back by tenant_publish if nothing comes of it. */
 bool tenant_room(struct tenant *tenant, enum handle_kind kind)
 {
-    return handles_room(&tenant->handles, kind);
+    const struct limits *limits = &tenant->settings.limits;
+    uint64_t most = kind == HANDLE_STREAM ? limits->streams : kind == HANDLE_MODULE ? limits->modules : 0;
+    enum account_kind line = kind == HANDLE_STREAM ? ACCOUNT_STREAMS : ACCOUNT_MODULES;
+    uint64_t then = (uint64_t)tenant->handles.counts[kind] + 1;
+    return handles_room(&tenant->handles, kind) &&
+           (most == 0 || account_set(tenant->account, tenant->settings.seat, line, then, most));
 }
 
 uint64_t tenant_add(struct tenant *tenant, enum handle_kind kind, void *real)
@@ -66,11 +61,19 @@ uint64_t tenant_add(struct tenant *tenant, enum handle_kind kind, void *real)
 void tenant_remove(struct tenant *tenant, enum handle_kind kind, uint64_t id)
 {
     handles_remove(&tenant->handles, kind, id);
+    if (kind == HANDLE_STREAM || kind == HANDLE_MODULE)
+        tenant_publish(tenant);
 }
 
 bool tenant_owns(struct tenant *tenant, uint64_t pointer, uint64_t bytes)
 {
     return bytes == 0 || ranges_cover(&tenant->memory, pointer, bytes) != NULL; /* an empty range needs no owner */
+}
+
+unsigned int tenant_context_flags(const struct tenant *tenant)
+{
+    uint32_t spin_us = atomic_load_explicit(&tenant->page->spin_us, memory_order_relaxed);
+    return spin_us <= SPIN_LIMIT_SHORT_US ? CU_CTX_SCHED_BLOCKING_SYNC : CU_CTX_SCHED_AUTO;
 }
 
 CUresult tenant_use(struct tenant *tenant, uint64_t context)
@@ -86,7 +89,7 @@ CUresult tenant_use(struct tenant *tenant, uint64_t context)
         tenant->current = context;
     }
     unsigned int *flags = handle->extra;
-    unsigned int wanted = proxy_context_flags(tenant->proxy);
+    unsigned int wanted = tenant_context_flags(tenant);
     if (flags != NULL && *flags != wanted && calls->cuCtxSetFlags != NULL) {
         calls->cuCtxSetFlags(wanted); /* a backend that refuses keeps its way of waiting: slower, not wrong */
         *flags = wanted;
@@ -96,13 +99,14 @@ CUresult tenant_use(struct tenant *tenant, uint64_t context)
 
 uint64_t tenant_left(const struct tenant *tenant)
 {
-    return tenant->record->memory_limit_bytes -
-           atomic_load_explicit(&tenant->record->memory_bytes, memory_order_relaxed);
+    uint64_t most = tenant->settings.limits.memory_bytes, used = account_used(tenant->account, ACCOUNT_MEMORY);
+    return used < most ? most - used : 0;
 }
 
 bool tenant_charge(struct tenant *tenant, uint64_t bytes)
 {
-    if (bytes > tenant_left(tenant))
+    if (!account_take(tenant->account, tenant->settings.seat, ACCOUNT_MEMORY, bytes,
+                      tenant->settings.limits.memory_bytes))
         return false;
     atomic_fetch_add_explicit(&tenant->record->memory_bytes, bytes, memory_order_relaxed);
     return true;
@@ -111,11 +115,12 @@ bool tenant_charge(struct tenant *tenant, uint64_t bytes)
 bool tenant_alive(const struct tenant *tenant)
 {
     struct pollfd death = {.fd = tenant->process, .events = POLLIN}; /* poll passes over a negative one */
-    return poll(&death, 1, 0) == 0 && !wire_gone(tenant->wire) && !proxy_stopping(tenant->proxy);
+    return poll(&death, 1, 0) == 0 && !wire_gone(tenant->wire) && !atomic_load(&tenant_stopping);
 }
 
 void tenant_discharge(struct tenant *tenant, uint64_t bytes)
 {
+    account_give_back(tenant->account, tenant->settings.seat, ACCOUNT_MEMORY, bytes);
     atomic_fetch_sub_explicit(&tenant->record->memory_bytes, bytes, memory_order_relaxed);
 }
 
@@ -157,6 +162,7 @@ CUresult tenant_end_context(struct tenant *tenant, uint64_t id)
     serve_end_modules(tenant, id);
     serve_end_graphs(tenant, id);
     handles_remove(&tenant->handles, HANDLE_CONTEXT, id);
+    tenant_publish(tenant);
     calls->cuCtxSetCurrent(NULL);
     tenant->current = 0;
     if (tenant->primary == id)
@@ -171,8 +177,6 @@ void tenant_end(struct tenant *tenant)
         if (handle->kind == HANDLE_CONTEXT)
             tenant_end_context(tenant, handle_id(HANDLE_CONTEXT, index, handle->generation));
     }
-    if (tenant->process >= 0)
-        close(tenant->process);
     handles_end(&tenant->handles);
     ranges_clear(&tenant->memory);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "device/compile/abi.h"
+#include "device/shared.h"
 
 /* hash.c: SHA-256 */
 enum { HASH_BYTES = 32 };
@@ -33,15 +34,9 @@ void cache_release(void *library);
 
 /* report.c: counts of what ran how, for whoever asks. */
 enum report {
-    REPORT_KERNELS_COMPILED,
-    REPORT_KERNELS_FROM_CACHE,
-    REPORT_KERNELS_REFUSED,
-    REPORT_CACHE_CORRUPTED,
-    REPORT_COMPILER_FAILED,
-    REPORT_LAUNCHES_COMPILED,
-    REPORT_LAUNCHES_INTERPRETED,
-    REPORT_COMPILE_NS,
-    REPORT_COUNT
+#define COUNT(what, name) REPORT_##what = GPUTAX_SOFT_##what,
+    GPUTAX_SOFT_COUNTS(COUNT)
+#undef COUNT
 };
 void report_add(enum report what, uint64_t count);
 void report_refusal(const char *why); /* why a kernel is interpreted: one of our own words */

@@ -6,28 +6,30 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Atomic uint64_t counts[REPORT_COUNT];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char warning[512]; /* the last one; ours, without quotes or backslashes */
-static const char *_Atomic refusal = "";
 
 void report_add(enum report what, uint64_t count)
 {
-    atomic_fetch_add_explicit(&counts[what], count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&shared_device()->counts[what], count, memory_order_relaxed);
 }
 
 void report_refusal(const char *why)
 {
-    atomic_store(&refusal, why);
+    pthread_mutex_lock(&lock);
+    snprintf(shared_device()->refusal, GPUTAX_SHARED_TEXT, "%s", why);
+    pthread_mutex_unlock(&lock);
     report_add(REPORT_KERNELS_REFUSED, 1);
 }
 
+/* The texts are ours, without quotes or backslashes. */
 void report_warn(const char *text)
 {
+    static char last[GPUTAX_SHARED_TEXT];
     pthread_mutex_lock(&lock);
-    if (strcmp(warning, text) != 0) {
-        snprintf(warning, sizeof warning, "%s", text);
-        fprintf(stderr, "gputax software device: %s\n", warning);
+    if (strcmp(last, text) != 0) {
+        snprintf(last, sizeof last, "%s", text);
+        snprintf(shared_device()->warning, GPUTAX_SHARED_TEXT, "%s", text);
+        fprintf(stderr, "gputax software device: %s\n", last);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -36,18 +38,18 @@ void report_warn(const char *text)
 __attribute__((visibility("default"))) int gputax_soft_report(char *to, size_t room);
 int gputax_soft_report(char *to, size_t room)
 {
-    static const char *const NAMES[REPORT_COUNT] = {
-        "kernels_compiled", "kernels_from_cache", "kernels_refused",      "cache_corrupted",
-        "compiler_failed",  "launches_compiled",  "launches_interpreted", "compile_ns",
-    };
+#define COUNT(what, name) #name,
+    static const char *const NAMES[] = {GPUTAX_SOFT_COUNTS(COUNT)};
+#undef COUNT
+    const struct gputax_shared_device *device = shared_device();
     int used = 0;
-    for (int i = 0; i < REPORT_COUNT; i++)
+    for (int i = 0; i < GPUTAX_SOFT_COUNT; i++)
         used += snprintf(to ? to + used : NULL, to && (size_t)used < room ? room - (size_t)used : 0, "%s\"%s\": %llu",
                          i ? ", " : "{", NAMES[i],
-                         (unsigned long long)atomic_load_explicit(&counts[i], memory_order_relaxed));
+                         (unsigned long long)atomic_load_explicit(&device->counts[i], memory_order_relaxed));
     pthread_mutex_lock(&lock);
     used += snprintf(to ? to + used : NULL, to && (size_t)used < room ? room - (size_t)used : 0,
-                     ", \"refusal\": \"%s\", \"warning\": \"%s\"}", atomic_load(&refusal), warning);
+                     ", \"refusal\": \"%s\", \"warning\": \"%s\"}", device->refusal, device->warning);
     pthread_mutex_unlock(&lock);
     return used;
 }

@@ -20,6 +20,7 @@ import click
 from gputax.cli.options import Verb, as_json, options, own
 from gputax.environments.driver import LIBVGPU, driver_library, native_part
 from gputax.environments.proxy import (
+    IDENTITIES,
     SOCKET_VARIABLE,
     SPIN,
     SPIN_VARIABLE,
@@ -52,6 +53,13 @@ def proxy() -> None:
     own("streams", "Streams of each tenant.", 0, least=0, group=TENANTS),
     own("modules", "Modules of each tenant.", 0, least=0, group=TENANTS),
     own("launches-per-s", "Launches per second of each tenant.", 0, least=0, group=TENANTS),
+    own("connections", "Connections of each tenant. [default: 128]", 0, least=0, group=TENANTS),
+    own("idle-s", "End a tenant that makes no call for N seconds. [default: never]", 0, least=0, group=TENANTS),
+    own("call-s", "End a tenant whose call takes longer than N seconds. [default: never]", 0, least=0, group=TENANTS),
+    own(
+        "identity", "What counts as one tenant: a user in one control group (or pod), or a process.", "group",
+        choices=IDENTITIES, show_default=True, group=TENANTS,
+    ),
     own(
         "spin", "How client and proxy wait for each other.", "auto",
         choices=SPIN, variable=SPIN_VARIABLE, show_default=True, group=MACHINE,
@@ -97,8 +105,7 @@ def status(path: str, as_json: bool, prometheus: bool) -> int:
     """Show who uses the device through the proxy, and what for."""
     if as_json and prometheus:
         raise UsageError("--json and --prometheus contradict each other", next_step="use one of them")
-    given = path or os.environ.get(SOCKET_VARIABLE, "")
-    address = ProxyAddress(Path(given).expanduser() if given else default_socket())
+    address = _address(path)
     if prometheus:
         click.echo(address.prometheus(), nl=False)
     elif as_json:
@@ -153,6 +160,23 @@ def plugin(path: str, library_directory: str, kubelet_directory: str) -> int:
         signal.signal(number, lambda *_: offered.end())
     offered.run()
     return 0
+
+
+@proxy.command(cls=Verb)
+@click.argument("tenant", type=click.IntRange(1))
+@options(
+    own("socket", "Its socket. [default: $GPUTAX_PROXY_SOCKET, else that of `start`]", key="path", group=MACHINE),
+)
+def evict(tenant: int, path: str) -> int:
+    """End a tenant. Its memory is freed, and its next call fails."""
+    _address(path).evict(tenant)
+    click.echo(f"tenant {tenant} evicted")
+    return 0
+
+
+def _address(path: str) -> ProxyAddress:
+    given = path or os.environ.get(SOCKET_VARIABLE, "")
+    return ProxyAddress(Path(given).expanduser() if given else default_socket())
 
 
 def served(status: Mapping[str, Any]) -> list[str]:

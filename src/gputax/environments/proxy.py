@@ -21,7 +21,7 @@ from typing import IO, Any
 from gputax.environments.driver import LIBVGPU, PROXY_PROGRAM, driver_library, library_variables, native_part
 from gputax.environments.environment import Described, Evidence
 from gputax.environments.process import ChildProcess, own_directory
-from gputax.errors import GputaxError, PreflightError, unknown_name
+from gputax.errors import GputaxError, PreflightError, UsageError, unknown_name
 from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import PROXY
 
@@ -30,6 +30,7 @@ TRANSPORT_VARIABLE = "GPUTAX_PROXY_TRANSPORT"
 DEFAULT_TRANSPORT = "shm"
 SPIN_VARIABLE = "GPUTAX_PROXY_SPIN"
 SPIN = ("auto", "always", "never")
+IDENTITIES = ("group", "process")
 READY_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 5.0
 STATUS_TIMEOUT_S = 10.0
@@ -48,6 +49,10 @@ class ProxyOptions:
     streams: int = 0
     modules: int = 0
     launches_per_s: int = 0
+    connections: int = 0
+    idle_s: int = 0
+    call_s: int = 0
+    identity: str = ""
     spin: str = ""
     mode: str = ""
     places: int = 0
@@ -59,6 +64,10 @@ class ProxyOptions:
             "--streams": self.streams,
             "--modules": self.modules,
             "--launches-per-s": self.launches_per_s,
+            "--connections": self.connections,
+            "--idle-s": self.idle_s,
+            "--call-s": self.call_s,
+            "--identity": self.identity,
             "--spin": self.spin,
             "--mode": self.mode,
             "--places": self.places,
@@ -95,6 +104,19 @@ class ProxyAddress:
         except OSError as error:
             raise self._silent(error) from error
         return answer.partition("\r\n\r\n")[2]
+
+    def evict(self, tenant: int) -> None:
+        """End a tenant: its worker is killed, and its next call is an error."""
+        try:
+            answer = json.loads(_exchange(self.status_socket, f"evict {tenant}\n".encode()))
+        except (OSError, ValueError) as error:
+            raise self._silent(error) from error
+        if answer.get("evicted") != tenant:
+            raise UsageError(
+                f"tenant {tenant} was not evicted: {answer.get('error')}",
+                where=str(self.status_socket),
+                next_step="`gputax proxy status` lists the tenants",
+            )
 
     def _silent(self, error: Exception) -> PreflightError:
         return PreflightError(
@@ -166,14 +188,14 @@ def _wait_until_ready(process: ChildProcess, messages: Drain) -> dict[str, Any]:
     assert process.stdout is not None
     deadline = time.monotonic() + READY_TIMEOUT_S
     line = b""
-    while not line.endswith(b"\n"):
+    while b"\n" not in line:
         ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
         data = os.read(process.stdout.fileno(), 4096) if ready else b""
         if not data:
             _end_process(process)
             raise not_ready(messages.last_words())
         line += data
-    return read_ready(line)
+    return read_ready(line.partition(b"\n")[0])  # what follows at once is the first of its messages
 
 
 def read_ready(line: bytes) -> dict[str, Any]:
@@ -258,7 +280,8 @@ def used_proxy(driver: DriverChoice, memory_mb: int = 0, *, same_pid_namespace: 
         yield UsedProxy(running, Intended(libvgpu, transport, same_pid_namespace=same_pid_namespace))
         return
     library = driver_library(driver)
-    options = ProxyOptions(library.path, memory_mb=memory_mb, spin=spin_of(os.environ))
+    # Its tenants are processes of one user who measures them, so that each has a quota of its own.
+    options = ProxyOptions(library.path, memory_mb=memory_mb, identity="process", spin=spin_of(os.environ))
     with own_proxy(options, os.environ) as address:
         yield UsedProxy(address, Intended(libvgpu, transport, str(library.path), same_pid_namespace), library.note)
 

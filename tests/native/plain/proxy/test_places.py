@@ -14,7 +14,7 @@ from typing import Any
 from tests.native.proxies import Proxy
 
 TENANT = "import gpu; gpu.begin(); print('on', flush=True); input()"
-CONNECTIONS_MOST = 128
+CONNECTIONS_MOST = 256
 
 
 def at(proxy: Proxy, place: int) -> Proxy:

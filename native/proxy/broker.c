@@ -1,0 +1,471 @@
+/* Tenants come, get a worker process each, and go; and the wait policy follows how many of them are active. */
+#include "proxy/broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "proxy/clock.h"
+#include "proxy/spawn.h"
+
+enum {
+    ACTIVE_MS = 100,
+    IDLE_READ_MS = 500,
+    WATCH_MS = 200,       /* how often workers are looked at */
+    GREETING_MS = 20000,  /* a worker that serves nobody after so long is ended: handshake and the start of a device */
+    ORPHAN_MS = 5000,     /* the same after the death of its tenant */
+    REMEMBERED_MS = 10000 /* an identity without connections keeps its launch quota's state for so long */
+};
+
+static uint64_t ms(uint64_t count)
+{
+    return count * 1000000;
+}
+
+uint64_t broker_memory_limit(const struct broker *broker)
+{
+    uint64_t asked = broker->policy.limits.memory_bytes, all = broker->finding.memory_bytes;
+    return asked == 0 || asked > all ? all : asked;
+}
+
+/* A page with the settings of a worker; its descriptor, or -1. */
+static int make_page(const struct broker *broker, struct page **page)
+{
+    void *at;
+    int file = spawn_memory("gputax-tenant", sizeof **page, &at);
+    if (file < 0)
+        return -1;
+    *page = at;
+    struct settings *settings = &(*page)->settings;
+    settings->broker = getpid();
+    settings->policy = broker->policy.spin;
+    settings->always_clear = broker->policy.always_clear;
+    settings->limits = broker->policy.limits;
+    snprintf(settings->backend, sizeof settings->backend, "%s", broker->backend);
+    return file;
+}
+
+static pid_t start(const struct broker *broker, int socket, int page, int account, int process)
+{
+    const int given[] = {
+        [WORKER_SOCKET - WORKER_SOCKET] = socket,        [WORKER_PAGE - WORKER_SOCKET] = page,
+        [WORKER_ACCOUNT - WORKER_SOCKET] = account,      [WORKER_DEVICE - WORKER_SOCKET] = broker->device_file,
+        [WORKER_LIFE - WORKER_SOCKET] = broker->life[0], [WORKER_PEER - WORKER_SOCKET] = process};
+    return spawn_worker(given);
+}
+
+static bool probe(struct broker *broker, char *why, size_t why_size)
+{
+    struct page *page;
+    int file = make_page(broker, &page), status = 0;
+    pid_t worker = -1;
+    if (file >= 0) {
+        page->settings.probe = true;
+        worker = start(broker, -1, file, -1, -1);
+        close(file);
+    }
+    while (worker > 0 && waitpid(worker, &status, 0) < 0 && errno == EINTR) {
+    }
+    bool well = worker > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (file < 0 || worker < 0)
+        snprintf(why, why_size, "cannot start a worker: %s", strerror(errno));
+    else if (!well)
+        snprintf(why, why_size, "%s", page->finding.why[0] != 0 ? page->finding.why : "the backend ends its process");
+    if (well)
+        broker->finding = page->finding;
+    if (file >= 0)
+        munmap(page, sizeof *page);
+    return well;
+}
+
+bool broker_begin(struct broker *broker, char *why, size_t why_size, int *code)
+{
+    void *device;
+    pthread_mutex_init(&broker->lock, NULL);
+    broker->device_file = spawn_memory("gputax-device", sizeof *broker->device, &device);
+    *code = 1;
+    if (broker->device_file < 0 || !spawn_prepare() || pipe2(broker->life, O_CLOEXEC) != 0) {
+        snprintf(why, why_size, "cannot prepare for workers: %s", strerror(errno));
+        return false;
+    }
+    broker->device = device;
+    broker->usable_milli = spin_milli_cores();
+    broker->quota_milli = spin_own_quota_milli();
+    *code = 3;
+    if (!probe(broker, why, why_size))
+        return false;
+    broker->clears_memory = broker->policy.always_clear || !broker->finding.clears_itself;
+    broker_govern(broker);
+    return true;
+}
+
+void record_add(struct record *sums, const struct record *record)
+{
+    for (size_t call = 0; call < CALL_COUNT; call++)
+        sums->calls[call] += record->calls[call];
+    sums->posted += record->posted;
+    sums->replayed += record->replayed;
+    sums->errors += record->errors;
+    sums->refused += record->refused;
+    sums->bytes_in += record->bytes_in;
+    sums->bytes_out += record->bytes_out;
+    sums->cleared_bytes += record->cleared_bytes;
+    sums->cleared_ns += record->cleared_ns;
+    sums->throttled_ns += record->throttled_ns;
+}
+
+void broker_copy(const struct seat *seat, struct past *to, uint64_t memory_limit_bytes)
+{
+    *to = (struct past){.id = seat->id,
+                        .identity = seat->identity->number,
+                        .peer = seat->peer,
+                        .worker = seat->worker,
+                        .memory_limit_bytes = memory_limit_bytes};
+    _Atomic uint64_t *into = (_Atomic uint64_t *)(void *)&to->record; /* 64-bit numbers only, see page.h */
+    const _Atomic uint64_t *from = (const _Atomic uint64_t *)(const void *)&seat->page->record;
+    for (size_t at = 0; at < sizeof to->record / sizeof *into; at++)
+        atomic_store_explicit(&into[at], atomic_load_explicit(&from[at], memory_order_relaxed), memory_order_relaxed);
+}
+
+/* --- identities; all under the lock --- */
+
+static void forget(struct identity **at)
+{
+    struct identity *identity = *at;
+    *at = identity->next;
+    munmap(identity->account, sizeof *identity->account);
+    close(identity->account_file);
+    free(identity);
+}
+
+static struct identity *identity_of(struct broker *broker, const struct identity_name *name)
+{
+    uint64_t now = now_ns();
+    for (struct identity **at = &broker->identities; *at != NULL;) {
+        if (identity_same(&(*at)->name, name))
+            return *at;
+        if ((*at)->connections == 0 && now - (*at)->left_ns > ms(REMEMBERED_MS))
+            forget(at);
+        else
+            at = &(*at)->next;
+    }
+    struct identity *made = calloc(1, sizeof *made);
+    void *account;
+    if (made == NULL)
+        return NULL;
+    made->account_file = spawn_memory("gputax-account", sizeof *made->account, &account);
+    if (made->account_file < 0) {
+        free(made);
+        return NULL;
+    }
+    made->account = account;
+    made->name = *name;
+    made->number = ++broker->identities_seen;
+    made->left_ns = now;
+    made->next = broker->identities;
+    broker->identities = made;
+    return made;
+}
+
+/* --- tenants --- */
+
+static struct seat *free_seat(struct broker *broker)
+{
+    for (unsigned int at = 0; at < SEATS; at++)
+        if (broker->seats[at].id == 0)
+            return &broker->seats[at];
+    return NULL;
+}
+
+static void mark_seats(struct broker *broker, struct identity *identity, unsigned int number)
+{
+    if (broker->device->places <= number)
+        broker->device->places = number + 1;
+    if (identity->account->seats <= number)
+        identity->account->seats = number + 1;
+}
+
+/* Connections through the sockets of one place; place 0 is the broker's own socket, which has a share as well. */
+static unsigned int at_place(const struct broker *broker, unsigned int place)
+{
+    unsigned int taken = 0;
+    for (unsigned int at = 0; at < SEATS; at++)
+        taken += broker->seats[at].id != 0 && broker->seats[at].peer.place == place;
+    return taken;
+}
+
+/* The first free seat, if this identity may have one more. Else the reason. */
+static struct seat *admit(struct broker *broker, const struct identity *identity, const char **reason)
+{
+    *reason = "too many tenants";
+    if (identity == NULL || broker->stopping)
+        return NULL;
+    if (broker->places != 0 && at_place(broker, identity->name.place) >= SEATS / (broker->places + 1)) {
+        *reason = "too many connections of this place";
+        return NULL;
+    }
+    if (identity->connections >= broker->policy.connections) {
+        *reason = "this tenant has all the connections that it may have";
+        return NULL;
+    }
+    if (identity->connections > 0 && broker->places == 0 && broker->seats_used >= SEATS - RESERVED_SEATS) {
+        *reason = "the last seats are for tenants that have none yet";
+        return NULL;
+    }
+    return free_seat(broker);
+}
+
+/* Fills the page and starts the worker. */
+static bool seat_tenant(struct broker *broker, struct seat *seat, struct identity *identity, int socket,
+                        const struct wire_peer *peer, int process)
+{
+    unsigned int number = (unsigned int)(seat - broker->seats);
+    struct page *page;
+    int file = make_page(broker, &page);
+    if (file < 0)
+        return false;
+    page->settings.seat = number;
+    page->settings.tenant = broker->tenants_seen + 1;
+    page->settings.peer = *peer;
+    page->settings.limits.memory_bytes = broker_memory_limit(broker);
+    page->spin_us = broker->spin_us;
+    mark_seats(broker, identity, number);
+    pid_t worker = start(broker, socket, file, identity->account_file, process);
+    close(file);
+    if (worker < 0) {
+        munmap(page, sizeof *page);
+        return false;
+    }
+    *seat = (struct seat){.id = ++broker->tenants_seen,
+                          .peer = *peer,
+                          .identity = identity,
+                          .worker = worker,
+                          .process = process,
+                          .page = page,
+                          .begun_ns = now_ns()};
+    identity->connections++;
+    broker->seats_used++;
+    return true;
+}
+
+void broker_take(struct broker *broker, int socket, const struct wire_peer *peer)
+{
+    const char *reason;
+    int process;
+    struct identity_name name = identity_read(socket, peer, broker->policy.by_process, &process);
+    pthread_mutex_lock(&broker->lock);
+    struct identity *identity = identity_of(broker, &name);
+    struct seat *seat = admit(broker, identity, &reason);
+    bool seated = seat != NULL && seat_tenant(broker, seat, identity, socket, peer, process);
+    pthread_mutex_unlock(&broker->lock);
+    if (seated) {
+        close(socket); /* the worker's alone: when it ends, the tenant sees its connection hung up */
+        return;
+    }
+    if (process >= 0)
+        close(process);
+    wire_refuse(socket, reason);
+}
+
+/* How a tenant ended, in words. A worker that the broker did not kill and that did not end by itself has crashed. */
+static void say_how(const struct seat *seat, int status, char *how, size_t size)
+{
+    static const char *const ends[] = {[TENANT_LEFT] = "left",
+                                       [TENANT_BROKE] = "broke the protocol",
+                                       [TENANT_REFUSED] = "refused",
+                                       [TENANT_STOPPED] = "proxy stopped"};
+    uint64_t state = seat->page->record.state;
+    if (seat->ending != NULL)
+        snprintf(how, size, "%s", seat->ending);
+    else if (WIFSIGNALED(status))
+        snprintf(how, size, "its worker was killed by signal %d", WTERMSIG(status));
+    else if (WEXITSTATUS(status) != 0)
+        snprintf(how, size, "its worker failed with code %d", WEXITSTATUS(status));
+    else
+        snprintf(how, size, "%s", state >= TENANT_LEFT && state <= TENANT_STOPPED ? ends[state] : "left");
+    if (WIFSIGNALED(status) || WEXITSTATUS(status) != 0)
+        fprintf(stderr, "gputax-proxy: tenant %llu (pid %ld): %s\n", (unsigned long long)seat->id, (long)seat->peer.pid,
+                how);
+}
+
+/* Gives back all that the worker had, and its seat. */
+static void clear_seat(struct broker *broker, struct seat *seat, int status)
+{
+    unsigned int number = (unsigned int)(seat - broker->seats);
+    struct past *past = &broker->ended[broker->ended_count++ % ENDED_KEPT];
+    broker_copy(seat, past, broker_memory_limit(broker));
+    past->record.memory_bytes = 0;
+    say_how(seat, status, past->ended, sizeof past->ended);
+    record_add(&broker->totals, &past->record);
+    account_clear(seat->identity->account, number);
+    atomic_store(&broker->device->place[number].used_bytes, 0);
+    atomic_store(&broker->device->place[number].contexts, 0);
+    atomic_store(&broker->device->place[number].submitted_ns, 0);
+    seat->identity->connections--;
+    seat->identity->left_ns = now_ns();
+    munmap(seat->page, sizeof *seat->page);
+    if (seat->process >= 0)
+        close(seat->process);
+    *seat = (struct seat){0};
+    broker->seats_used--;
+}
+
+void broker_reap(struct broker *broker)
+{
+    int status;
+    pthread_mutex_lock(&broker->lock);
+    for (pid_t worker; (worker = waitpid(-1, &status, WNOHANG)) > 0;)
+        for (unsigned int at = 0; at < SEATS; at++)
+            if (broker->seats[at].id != 0 && broker->seats[at].worker == worker)
+                clear_seat(broker, &broker->seats[at], status);
+    pthread_mutex_unlock(&broker->lock);
+}
+
+static void signal_all(struct broker *broker, int number)
+{
+    pthread_mutex_lock(&broker->lock);
+    for (unsigned int at = 0; at < SEATS; at++)
+        if (broker->seats[at].id != 0)
+            kill(broker->seats[at].worker, number);
+    pthread_mutex_unlock(&broker->lock);
+}
+
+void broker_stop(struct broker *broker, unsigned int milliseconds)
+{
+    uint64_t until = now_ns() + ms(milliseconds);
+    atomic_store(&broker->stopping, true);
+    signal_all(broker, SIGTERM);
+    for (broker_reap(broker); broker->seats_used > 0 && now_ns() < until; broker_reap(broker))
+        poll(NULL, 0, 2);
+    signal_all(broker, SIGKILL);
+    for (; broker->seats_used > 0; broker_reap(broker))
+        poll(NULL, 0, 2);
+}
+
+static void end_seat(struct seat *seat, const char *why)
+{
+    if (seat->ending == NULL)
+        seat->ending = why;
+    kill(seat->worker, SIGKILL);
+}
+
+bool broker_evict(struct broker *broker, uint64_t tenant)
+{
+    bool found = false;
+    pthread_mutex_lock(&broker->lock);
+    for (unsigned int at = 0; at < SEATS && tenant != 0; at++)
+        if (broker->seats[at].id == tenant) {
+            end_seat(&broker->seats[at], "evicted");
+            found = true;
+        }
+    pthread_mutex_unlock(&broker->lock);
+    return found;
+}
+
+/* --- the governor --- */
+
+/* Cores that others keep busy. A tenant that begins to call is not judged by what ran before it: until there are two new
+ * readings nothing is known, and it may spin. */
+static void read_foreign(struct broker *broker, bool begins, bool idle)
+{
+    static struct spin_watch watch;
+    struct spin_load now;
+    if (begins) {
+        watch.count = 0;
+        broker->foreign_milli = 0;
+    }
+    if (!spin_watch_due(&watch, now_ns() / 1000000, idle ? IDLE_READ_MS : SPIN_READ_MS))
+        return;
+    pid_t ours[2 * SEATS];
+    size_t count = 0;
+    pthread_mutex_lock(&broker->lock);
+    for (unsigned int at = 0; at < SEATS; at++)
+        if (broker->seats[at].id != 0) {
+            ours[count++] = broker->seats[at].peer.pid;
+            ours[count++] = broker->seats[at].worker;
+        }
+    pthread_mutex_unlock(&broker->lock);
+    if (spin_read_load(ours, count, &now) != 0)
+        return;
+    spin_watch_add(&watch, &now);
+    broker->foreign_milli = spin_watch_foreign_milli(&watch);
+}
+
+static bool is_over(uint64_t since_ns, uint64_t now, uint64_t most_ns)
+{
+    return most_ns != 0 && since_ns != 0 && now > since_ns && now - since_ns > most_ns;
+}
+
+/* Ends a worker whose tenant is gone, silent, or has a call that does not end. */
+static void watch(const struct broker *broker, struct seat *seat, uint64_t now)
+{
+    const uint64_t second = 1000000000;
+    const struct record *record = &seat->page->record;
+    uint64_t last = record->last_call_ns > seat->begun_ns ? record->last_call_ns : seat->begun_ns;
+    struct pollfd death = {.fd = seat->process, .events = POLLIN}; /* poll passes over a negative one */
+    if (seat->gone_ns == 0 && poll(&death, 1, 0) > 0)
+        seat->gone_ns = now;
+    if (is_over(seat->gone_ns, now, ms(ORPHAN_MS)))
+        end_seat(seat, "left");
+    else if (record->state == TENANT_GREETS && is_over(seat->begun_ns, now, ms(GREETING_MS)))
+        end_seat(seat, "refused");
+    else if (is_over(record->busy_since_ns, now, broker->policy.call_s * second))
+        end_seat(seat, "a call took too long");
+    else if (record->busy_since_ns == 0 && is_over(last, now, broker->policy.idle_s * second))
+        end_seat(seat, "idle for too long");
+}
+
+/* How many tenants made a call in the last moments; and every now and then each worker is looked at. */
+static uint32_t count_active(struct broker *broker, uint32_t *hidden)
+{
+    static uint64_t watched_ns;
+    uint64_t now = now_ns();
+    uint32_t active = 0;
+    *hidden = 0;
+    pthread_mutex_lock(&broker->lock);
+    bool looks = now - watched_ns > ms(WATCH_MS);
+    if (looks)
+        watched_ns = now;
+    for (unsigned int at = 0; at < SEATS; at++) {
+        struct seat *seat = &broker->seats[at];
+        if (seat->id == 0)
+            continue;
+        uint64_t last = atomic_load_explicit(&seat->page->record.last_call_ns, memory_order_relaxed);
+        bool calls = last != 0 && (last > now || now - last < ms(ACTIVE_MS));
+        active += calls;
+        *hidden += calls && seat->peer.pid == 0; /* the kernel's number for a process of another PID namespace */
+        if (looks)
+            watch(broker, seat, now);
+    }
+    pthread_mutex_unlock(&broker->lock);
+    return active;
+}
+
+void broker_govern(struct broker *broker)
+{
+    uint32_t hidden;
+    uint32_t active = count_active(broker, &hidden);
+    read_foreign(broker, active > 0 && broker->active_tenants == 0, active == 0);
+    struct spin_facts facts = {
+        .milli_cores = broker->usable_milli,
+        .quota_milli = broker->quota_milli,
+        .foreign_milli = broker->foreign_milli,
+        .active_tenants = active,
+        .hidden_tenants = hidden,
+    };
+    uint32_t spin_us = spin_budget(broker->policy.spin, &facts);
+    pthread_mutex_lock(&broker->lock);
+    for (unsigned int at = 0; at < SEATS && spin_us != broker->spin_us; at++)
+        if (broker->seats[at].id != 0) /* the worker looks there before each message */
+            atomic_store_explicit(&broker->seats[at].page->spin_us, spin_us, memory_order_relaxed);
+    broker->spin_us = spin_us;
+    broker->active_tenants = active;
+    pthread_mutex_unlock(&broker->lock);
+}

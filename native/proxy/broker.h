@@ -1,0 +1,118 @@
+/* The broker: it accepts tenants, knows who they are, gives each a worker process, and ends it. It never reads a tenant's
+ * messages and never loads the backend. */
+#ifndef GPUTAX_PROXY_BROKER_H
+#define GPUTAX_PROXY_BROKER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "proxy/identity.h"
+#include "proxy/page.h"
+
+enum {
+    ENDED_KEPT = 64,
+    CONNECTIONS_DEFAULT = SEATS / 2, /* of one identity */
+    RESERVED_SEATS = SEATS / 4,      /* the last ones: for identities that have none yet */
+    ENDING_MAX = 64,
+    PLACES_MOST = 64,
+};
+
+/* What is known of a tenant, also after its end. */
+struct past {
+    uint64_t id;
+    uint64_t identity;
+    struct wire_peer peer;
+    pid_t worker;
+    uint64_t memory_limit_bytes;
+    char ended[ENDING_MAX]; /* "" while it lives */
+    struct record record;   /* a copy */
+};
+
+/* One connected tenant and its worker. */
+struct seat {
+    uint64_t id; /* 0: free */
+    struct wire_peer peer;
+    struct identity *identity;
+    pid_t worker;
+    int process; /* a pidfd of the tenant, or -1 */
+    struct page *page;
+    uint64_t begun_ns, gone_ns;
+    const char *ending; /* why the broker has killed its worker; NULL: it has not */
+};
+
+struct policy {
+    struct limits limits;
+    uint64_t connections; /* of one identity */
+    uint64_t idle_s;      /* 0: for ever; a tenant without calls for so long is ended */
+    uint64_t call_s;      /* the same of one call that does not end */
+    bool by_process;
+    bool always_clear;
+    enum spin_policy spin;
+};
+
+struct broker {
+    const char *backend;
+    struct finding finding; /* of the backend */
+    struct policy policy;
+    unsigned int places; /* each has its share of the seats, so that none can keep the others out; 0: no places */
+    bool clears_memory;  /* the workers do, before it is handed out */
+    struct gputax_shared_device *device;
+    int device_file;
+    int life[2]; /* the pipe by which workers see that the broker has gone */
+    pthread_mutex_t
+        lock; /* over all below; held only for moments. Workers are reaped under it, so a pid here is alive */
+    struct seat seats[SEATS];
+    unsigned int seats_used;
+    uint64_t tenants_seen, identities_seen;
+    struct identity *identities;
+    struct past ended[ENDED_KEPT]; /* a ring; ended_count counts on */
+    uint64_t ended_count;
+    struct record totals; /* sums over ended tenants */
+    _Atomic bool stopping;
+    _Atomic uint32_t spin_us, active_tenants, foreign_milli, usable_milli, quota_milli;
+};
+
+/* Makes what workers share, and asks a first worker what the backend is. False with the reason; *code is the exit code. */
+bool broker_begin(struct broker *broker, char *why, size_t why_size, int *code);
+
+/* Takes a connection: a worker of its own does the handshake and serves it. */
+void broker_take(struct broker *broker, int socket, const struct wire_peer *peer);
+
+/* Takes notice of workers that have ended. */
+void broker_reap(struct broker *broker);
+
+/* Ends all workers and waits for them: in order, and by force after this long. */
+void broker_stop(struct broker *broker, unsigned int milliseconds);
+
+/* Kills a tenant's worker. False if there is no such tenant. */
+bool broker_evict(struct broker *broker, uint64_t tenant);
+
+/* Decides again how long everyone may spin, and ends workers that are over their time; called every few ms by a thread of
+ * its own. */
+void broker_govern(struct broker *broker);
+
+/* Copies what is known of a living tenant. The caller holds the lock. */
+void broker_copy(const struct seat *seat, struct past *to, uint64_t memory_limit_bytes);
+void record_add(struct record *sums, const struct record *record);
+uint64_t broker_memory_limit(const struct broker *broker);
+
+/* A status socket: its threads never make a tenant wait longer than it takes to copy the counters. That of a place shows
+ * the living tenants of the place alone, one reader after the other, so that its readers delay no others. */
+bool status_begin(struct broker *broker, int listener, unsigned int place);
+
+/* Whether a proxy answers at this status socket, for a probe: 0, or 1 with the reason on stderr. */
+int status_check(const char *path);
+
+struct places {
+    const char *socket; /* the broker's own; the places are beside it */
+    unsigned int count;
+    int listeners[PLACES_MOST], status[PLACES_MOST];
+};
+
+/* Makes the folders, listens in each. False with the reason; what was begun is then ended with places_end. */
+bool places_begin(struct places *places, struct broker *broker, const char *socket, unsigned int count, char *why,
+                  size_t why_size);
+void places_end(struct places *places);
+
+#endif
