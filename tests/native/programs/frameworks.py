@@ -247,6 +247,34 @@ def what_cannot_be_done_is_said() -> Any:
     return found
 
 
+def the_runtime_finds_what_it_asks_for() -> Any:
+    """Old versions of names, attributes of clusters, several attributes of an address at once, a free of nothing."""
+    for name in (b"cuDevicePrimaryCtxRelease", b"cuDevicePrimaryCtxReset", b"cuDevicePrimaryCtxSetFlags"):
+        address = ctypes.c_void_p()
+        assert library.cuGetProcAddress_v2(name, ctypes.byref(address), 7000, ctypes.c_uint64(0), None) == 0
+        assert address.value, name
+    ok(cu.cuMemFree(0))
+    handle, value = function(module("vector"), "vector_add"), ctypes.c_int(-1)
+    clusters = []
+    for number in range(10, 18):
+        assert library.cuFuncGetAttribute(ctypes.byref(value), number, ctypes.c_void_p(int(handle))) == 0
+        clusters.append(value.value)
+    left = ok(cu.cuOccupancyAvailableDynamicSMemPerBlock(handle, 1, 128))
+    mode = int(ok(cu.cuModuleGetLoadingMode()))
+    there = int(to_device(np.zeros(100, np.uint8)))
+    kind, start, size, ordinal = ctypes.c_int(9), ctypes.c_uint64(9), ctypes.c_size_t(9), ctypes.c_int(9)
+    values = (ctypes.c_void_p * 4)(*(ctypes.addressof(each) for each in (kind, start, size, ordinal)))
+    found = []
+    for pointer in (there + 50, 0x1234):
+        words = (4, (ctypes.c_int * 4)(2, 11, 12, 9), values, ctypes.c_uint64(pointer))
+        assert library.cuPointerGetAttributes(*words) == 0
+        found.append([kind.value, start.value == there, size.value, ordinal.value])
+    assert found == [[2, True, 100, 0], [0, False, 0, -2]], found
+    assert library.cuPointerGetAttributes(1, (ctypes.c_int * 1)(99), values, ctypes.c_uint64(there)) == 1
+    assert library.cuPointerGetAttributes(1, None, values, ctypes.c_uint64(there)) == 1
+    return [clusters, left, mode, error(cu.cuOccupancyAvailableDynamicSMemPerBlock(handle, 0, 128))]
+
+
 CASES: list[Callable[[], Any]] = [
     copies_find_out_where_addresses_lie,
     fills_of_sixteen_bits,
@@ -258,6 +286,7 @@ CASES: list[Callable[[], Any]] = [
     occupancy_and_attributes_follow_what_is_set,
     a_host_function_is_called_after_the_work_before_it,
     what_cannot_be_done_is_said,
+    the_runtime_finds_what_it_asks_for,
 ]
 
 

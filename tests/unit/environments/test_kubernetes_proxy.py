@@ -136,6 +136,14 @@ def test_a_library_of_this_machine_is_refused(api: KubeApi) -> None:
         started(places, DriverChoice("auto", "/tmp/libcuda.so.1"))
 
 
+def test_a_container_takes_programs_on_the_cuda_runtime_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUTAX_CUDA_RUNTIME", raising=False)
+    assert "GPUTAX_CUDA_RUNTIME" not in driver_variables(SOFTWARE, 0)
+    monkeypatch.setenv("GPUTAX_CUDA_RUNTIME", "1")
+    assert driver_variables(SOFTWARE, 0)["GPUTAX_CUDA_RUNTIME"] == "1"
+    assert driver_variables(DriverChoice("cuda"), 1) == {}
+
+
 def test_a_software_device_in_a_container_is_as_fast_as_the_one_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUTAX_SOFT_COPY_GBPS", "4.5")
     assert driver_variables(SOFTWARE, 0)["GPUTAX_SOFT_COPY_GBPS"] == "4.5"
