@@ -105,8 +105,16 @@ class Writer:
         self.lines.append(f"mad.lo.s32 %t0, %tid.x, {stride}, {start};")
         self.lines.append("mul.wide.s32 %a, %t0, 4;")
         self.lines.append("add.s64 %a, %in, %a;")
+        shift, cast = chance.choice(((0, "s"), (0, "s"), (64, "s"), (5000, "u"), (2**31 - 40, "s"), (2**31 - 40, "u")))
+        self.lines.append(f"sub.s32 %t3, %t0, {shift};")
+        by_index = chance.random() < 0.5
         for word in chance.sample(range(span), chance.randrange(2, span + 1)):
-            if aligned and word % 4 == 0:
+            if by_index:  # the number is added to an index, which may wrap
+                self.lines.append(f"add.s32 %t2, %t3, {shift + word};")
+                self.lines.append(f"cvt.{cast}64.{cast}32 %b, %t2;")
+                self.lines.append("mad.lo.s64 %b, %b, 4, %in;")
+                self.lines.append("ld.global.b32 %t0, [%b];")
+            elif aligned and word % 4 == 0:
                 names = ", ".join(f"%t{k}" for k in range(4))
                 self.lines.append(f"ld.global.v4.b32 {{{names}}}, [%a+{4 * word}];")
                 self.say(f"sub.s32 {self.integer()}, %t3, %t1;")
@@ -212,7 +220,7 @@ HEAD = """.version 7.0
     .reg .pred %p<4>, %q<4>;
     .reg .b32 %i<8>, %t<4>, %n<4>, %flat, %global, %size;
     .reg .f32 %x<6>;
-    .reg .b64 %in, %out, %a;
+    .reg .b64 %in, %out, %a, %b;
     .shared .align 4 .b8 words[4096];
     ld.param.u64 %in, [in];
     ld.param.u64 %out, [out];
