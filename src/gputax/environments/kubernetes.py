@@ -66,7 +66,8 @@ class Kubernetes:
         self._pod: ReadyPod | None = None
         self._before: list[str] = []
         """Names of the workers started here: each new worker kills earlier ones that hung and lost their connection."""
-        self.note = software_note(self._driver, self.plan().size.gpus)
+        # Behind a proxy the proxy has chosen the device, and the evidence names it.
+        self.note = "" if PROXY in self._layers else software_note(self._driver, self.plan().size.gpus)
 
     def start(self) -> ChildProcess:
         """Start a worker in the pod, which is created if needed."""

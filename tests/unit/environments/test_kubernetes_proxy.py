@@ -9,7 +9,7 @@ import pytest
 
 from gputax.environments.environment import Described
 from gputax.environments.image import driver_variables
-from gputax.environments.kubernetes import KubernetesProxy
+from gputax.environments.kubernetes import Kubernetes, KubernetesProxy
 from gputax.errors import PreflightError, UsageError
 from gputax.kubernetes.client import Cluster
 from gputax.places import Places, environment_named
@@ -148,3 +148,12 @@ def test_a_software_device_in_a_container_is_as_fast_as_the_one_here(monkeypatch
     monkeypatch.setenv("GPUTAX_SOFT_COPY_GBPS", "4.5")
     assert driver_variables(SOFTWARE, 0)["GPUTAX_SOFT_COPY_GBPS"] == "4.5"
     assert driver_variables(DriverChoice("cuda"), 1) == {}
+
+
+def test_nothing_is_said_about_a_device_that_the_proxy_chooses(api: KubeApi) -> None:
+    with Places(EnvironmentOptions(image="gputax:1")) as places:
+        behind, without = (environment_named(name, DriverChoice("auto"), places) for name in ("k8s+proxy", "k8s"))
+        assert isinstance(behind, KubernetesProxy)
+        assert isinstance(without, Kubernetes)
+        assert "chose the software device" in without.note
+        assert behind.note == ""
