@@ -293,7 +293,7 @@ def runtime_class() -> Manifest:
 
 
 # Together one CPU: the proxy serves, the plugin asks it once a second how it is (0.1 % of a core and 22 MB, seen on the
-# cluster of `make e2e`). The proxy's memory is that of the software device and 16 MiB for each connection.
+# cluster of `make e2e`). The proxy's memory is that of the software device and of its workers.
 PROXY_SIZE = Size(millicpus=900, memory="4Gi", cpu_limited=False)
 PLUGIN_SIZE = Size(millicpus=100, memory="128Mi", cpu_limited=False)
 STATUS = ("gputax", "proxy", "status", "--json", "--socket", PROXY_SOCKET)

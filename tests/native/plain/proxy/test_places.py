@@ -139,3 +139,14 @@ def test_the_check_for_probes_tells_whether_a_proxy_answers(nursery: Any, tmp_pa
     assert gone.returncode == 1
     assert "no proxy answers at" in gone.stderr
     assert check(nursery, Path("/" + "x" * 200)).returncode == 1
+
+
+def test_nobody_evicts_from_a_place_not_even_root(nursery: Any) -> None:
+    """Root of a container is root for the kernel; only the proxy's own socket is the operator's."""
+    proxy = nursery.proxy("--places", "2")
+    tenant = started(nursery, at(proxy, 1))
+    (number,) = (each["id"] for each in proxy.status()["tenants"])
+    for place in (1, 2):
+        assert "error" in json.loads(at(proxy, place).ask_status(f"evict {number}\n".encode()))
+    assert len(proxy.status()["tenants"]) == 1
+    ended(tenant)
