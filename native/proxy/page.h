@@ -56,7 +56,8 @@ enum { TENANT_GREETS, TENANT_SERVED, TENANT_LEFT, TENANT_BROKE, TENANT_REFUSED, 
 /* The counters of a tenant. Written by its worker, read by the broker; nothing but 64-bit numbers. */
 struct record {
     _Atomic uint64_t state;
-    _Atomic uint64_t transport; /* its number in wire_transports, from 1 */
+    _Atomic uint64_t transport;   /* its number in wire_transports, from 1 */
+    _Atomic uint64_t confinement; /* what is in force, see confine.h */
     _Atomic uint64_t memory_bytes;
     _Atomic uint64_t posted;                    /* messages without an answer */
     _Atomic uint64_t replayed;                  /* steps of graphs that were run */

@@ -14,6 +14,7 @@
 #include "calls/json.h"
 #include "proxy/broker.h"
 #include "proxy/clock.h"
+#include "proxy/confine.h"
 
 enum {
     REQUEST_MS =
@@ -77,6 +78,22 @@ static const char *transport_name(uint64_t number)
     return number >= 1 && number <= known ? wire_transports[number - 1] : "";
 }
 
+/* What a worker says that it has given up. */
+static void add_confinement(struct json *json, uint64_t bits)
+{
+#define MEASURE(what, name) name,
+    static const char *const names[] = {CONFINEMENTS(MEASURE)};
+#undef MEASURE
+    const char *comma = "";
+    json_add(json, "\"confinement\": [");
+    for (int at = 0; at < CONFINEMENT_COUNT; at++)
+        if (bits >> at & 1) {
+            json_add(json, "%s\"%s\"", comma, names[at]);
+            comma = ", ";
+        }
+    json_add(json, "], ");
+}
+
 static void add_tenant(struct json *json, const struct past *past)
 {
     json_add(json, "{\"id\": %llu, \"identity\": %llu, \"pid\": %ld, \"uid\": %lu, \"worker\": %ld, \"transport\": ",
@@ -87,6 +104,7 @@ static void add_tenant(struct json *json, const struct past *past)
         json_add(json, ", \"place\": %u", past->peer.place);
     json_add(json, ", \"memory_bytes\": %llu, \"memory_limit_bytes\": %llu, ",
              (unsigned long long)past->record.memory_bytes, (unsigned long long)past->memory_limit_bytes);
+    add_confinement(json, past->record.confinement);
     if (past->ended[0] != 0) {
         json_add(json, "\"ended\": ");
         json_string(json, past->ended);

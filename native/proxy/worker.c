@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proxy/confine.h"
 #include "proxy/tenant.h"
 
 static struct wire *_Atomic served; /* for the signal handler */
@@ -98,6 +99,7 @@ static int serve(struct page *page, struct account *account, const struct settin
                              .clears_memory = settings->always_clear || !backend->clears_itself,
                              .process = fcntl(WORKER_PEER, F_GETFD) >= 0 ? WORKER_PEER : -1};
     tenant_begin(&tenant);
+    record->confinement = confine(backend->clears_itself);
     uint64_t how = TENANT_REFUSED;
     struct wire *wire = greet(&tenant, page);
     if (wire != NULL) {

@@ -239,3 +239,15 @@ def test_a_kernel_without_an_end_ends_its_tenant_after_the_time_of_a_call(nurser
     assert time.monotonic() - begun < 4
     assert ended(proxy, tenant) == "a call took too long"
     assert other.poll() is None
+
+
+def test_a_worker_gains_no_privileges_and_leaves_no_dump(nursery: Any) -> None:
+    proxy = nursery.proxy()
+    _, tenant = start(nursery, WAITING, proxy)
+    (seen,) = proxy.status()["tenants"]
+    assert seen["confinement"] == ["no_new_privs", "not_dumpable", "no_core", "descriptor_limit"]
+    worker = Path(f"/proc/{worker_of(proxy, tenant)}")
+    assert "NoNewPrivs:\t1\n" in (worker / "status").read_text()
+    limits = {line[:26].strip(): line[26:].split()[:2] for line in (worker / "limits").read_text().splitlines()}
+    assert limits["Max core file size"] == ["0", "0"]
+    assert limits["Max open files"] == ["64", "64"]
