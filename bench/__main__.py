@@ -35,6 +35,7 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "proxy-bandwidth": proxy.proxy_bandwidth,
     "proxy-launch": proxy.proxy_launch,
     "proxy-tenants": proxy.proxy_tenants,
+    "proxy-tenant": proxy.proxy_tenant,
     "proxy-resnet50": models.proxy_resnet50,
     "proxy-calls": models.proxy_calls,
     "soft-gflops": soft.soft_gflops,

@@ -49,6 +49,7 @@ GOALS: tuple[Goal, ...] = (
     Goal("proxy_bandwidth_ratio", ">=", 0.95),
     Goal("proxy_bandwidth_ratio_unthrottled", ">=", 0.80),
     Goal("proxy_tenants_ratio", ">=", 0.8),
+    Goal("proxy_tenant_memory_mb", "<=", 8),
     Goal("proxy_op_mean_overhead", "<=", 0.05),
     Goal("proxy_launch_us", "<=", 1),
     Goal("proxy_resnet50_overhead", "<=", 0.01),

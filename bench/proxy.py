@@ -10,6 +10,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -38,6 +39,7 @@ BLOCK_S = 1.0
 TENANTS = 4
 TENANT_PAIRS = 7
 TENANT_BLOCK_S = 3.0
+TENANT_STARTS = 31
 
 
 def proxy_operation() -> dict[str, Any]:
@@ -115,6 +117,39 @@ def proxy_tenants() -> dict[str, Any]:
             alone = together(1)
             ratios.append(together(TENANTS) / alone)
     return {"proxy_tenants_ratio": statistics.median(ratios), "proxy_tenants_ratio_ci95": median_interval(ratios)}
+
+
+CONNECT = """
+import ctypes, sys, time
+library = ctypes.CDLL(sys.argv[1])
+begun = time.perf_counter()
+assert library.cuInit(0) == 0
+print((time.perf_counter() - begun) * 1e3, flush=True)
+sys.stdin.readline()
+"""
+
+
+def proxy_tenant() -> dict[str, Any]:
+    """Return how long a tenant waits for its worker when it connects, and the resident memory of an idle worker."""
+    starts_ms, memory_mb = [], []
+    words = [sys.executable, "-c", CONNECT, str(native_part(LIBVGPU))]
+    with _proxy({}) as address:
+        for _ in range(TENANT_STARTS):
+            variables = {**os.environ, **_connected(address, "shm")}
+            with subprocess.Popen(
+                words, env=variables, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            ) as tenant:
+                assert tenant.stdout
+                starts_ms.append(float(tenant.stdout.readline()))
+                (worker,) = [each["worker"] for each in address.status()["tenants"] if each["pid"] == tenant.pid]
+                pages = int(Path(f"/proc/{worker}/statm").read_text().split()[1])
+                memory_mb.append(pages * os.sysconf("SC_PAGESIZE") / 2**20)
+                tenant.communicate("\n", timeout=20)
+    return {
+        "proxy_tenant_start_ms": statistics.median(starts_ms),
+        "proxy_tenant_start_ms_ci95": median_interval(starts_ms),
+        "proxy_tenant_memory_mb": max(memory_mb),
+    }
 
 
 def _pairs(
