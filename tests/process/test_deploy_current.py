@@ -126,7 +126,15 @@ def test_a_namespace_that_is_being_deleted_is_waited_for(cloud: Cloud) -> None:
     path = "/api/v1/namespaces/gputax"
     going = {"name": "gputax", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     cloud.api.objects[path] = {"apiVersion": "v1", "kind": "Namespace", "metadata": going}
-    threading.Timer(3.0, lambda: cloud.api.drop(path)).start()
+
+    def drop_when_awaited() -> None:
+        # Four questions about it: it is awaited. A fixed time would be over before a busy machine has started.
+        deadline = time.monotonic() + 60
+        while list(cloud.api.requests).count(f"GET {path}") < 4 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        cloud.api.drop(path)
+
+    threading.Thread(target=drop_when_awaited, daemon=True).start()
     code, output = deploy(cloud, "--device", "cpu")
     assert code == 0, output
     assert "waiting until the old one is deleted" in output
