@@ -38,9 +38,9 @@ test-quiet: $(VENV)/.installed-dev native  ## its third part: ground truth in ti
 
 setup-tests: $(VENV)/.installed-dev native
 
-fuzz:  ## the long fuzz run of ring, socket, calls, ptx and fatbin: ten minutes each, with the corpus of the repository
+fuzz:  ## the long fuzz run of ring, socket, calls, ptx, fatbin and cubin: ten minutes each, with the corpus of the repository
 	$(MAKE) -C native fuzz
-	for target in ring socket calls ptx fatbin; do \
+	for target in ring socket calls ptx fatbin cubin; do \
 	  native/build/fuzz/$$target --executions 100000000 --seconds 600 --corpus native/fuzz/corpus/$$target || exit 1; done
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy (strict; src, bench, e2e, native), import-linter; clang-format, cppcheck and shellcheck (installed with apt as root)

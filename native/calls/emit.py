@@ -273,6 +273,14 @@ def procs(calls: list[Call]) -> str:
     return "\n".join([*lines, "};", "const size_t procs_count = sizeof procs / sizeof procs[0];", ""])
 
 
+def refused(calls: list[Call]) -> str:
+    """refused_calls.c: functions that programs look up before they know whether they need them; they say so plainly."""
+    rows = [
+        f"CUresult {c.name}(void)\n{{\n    return CUDA_ERROR_NOT_SUPPORTED;\n}}\n" for c in calls if c.mode == "refused"
+    ]
+    return "\n".join([NOTE, '#include "cuda_calls.h"', "", *rows])
+
+
 def backend(calls: list[Call]) -> str:
     """backend_calls.h: the backend's functions, as a structure and as a list of names."""
     rows = [c for c in calls if c.backend]

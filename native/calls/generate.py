@@ -20,6 +20,7 @@ def outputs(calls: list[Call]) -> dict[str, str]:
         "vgpu_stubs.c": emit.stubs(calls),
         "vgpu_procs.c": emit.procs(calls),
         "device_procs.c": emit.procs([call for call in calls if call.software]),
+        "refused_calls.c": emit.refused(calls),
         "backend_calls.h": emit.backend(calls),
         "proxy_dispatch.c": emit.dispatch(calls),
     }

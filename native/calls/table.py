@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MODES = ("answered", "posted", "cached", "local")
+MODES = ("answered", "posted", "cached", "local", "refused")
 HANDS = ("none", "client", "server", "both")
 HANDLES = ("context", "stream", "event", "module", "function", "graph")
 KINDS = ("value", "string", "bytes", "memory", "device", *HANDLES)
@@ -104,7 +104,7 @@ class Call:
     @property
     def sent(self) -> bool:
         """Whether it ever travels."""
-        return self.mode != "local"
+        return self.mode not in ("local", "refused")
 
     @property
     def c_parameters(self) -> str:
@@ -192,19 +192,19 @@ def _call(entry: Any, position: int) -> Call:
     known = {"name", "public", "mode", "hand", "context", "always", "flush", "default_stream", "parameters", "backend"}
     _only(entry, known | {"software", "capture", "args"}, name)
     mode = _choice(entry, "mode", MODES, "answered", name)
-    hand = _choice(entry, "hand", HANDS, "both" if mode == "local" else "none", name)
+    hand = _choice(entry, "hand", HANDS, "both" if mode in ("local", "refused") else "none", name)
     arguments = tuple(_argument(a, name) for a in entry.get("args", []))
     call = Call(
         name=name,
         public=_public(entry.get("public", []), name),
         mode=mode,
         hand=hand,
-        context=_flag(entry, "context", mode not in ("local", "cached"), name),
+        context=_flag(entry, "context", mode not in ("local", "cached", "refused"), name),
         always=_flag(entry, "always", False, name),
         flush=_flag(entry, "flush", False, name),
         default_stream=_flag(entry, "default_stream", any(a.kind == "stream" for a in arguments), name),
         parameters=entry.get("parameters", ""),
-        backend=_flag(entry, "backend", name.startswith("cu") and mode != "local", name),
+        backend=_flag(entry, "backend", name.startswith("cu") and mode not in ("local", "refused"), name),
         software=_flag(entry, "software", True, name),
         capture=_choice(entry, "capture", CAPTURES, "", name),
         arguments=arguments,
@@ -217,8 +217,8 @@ def _check(call: Call) -> None:
     names = [a.name for a in call.arguments]
     if len(set(names)) != len(names):
         raise TableError(f"{call.name}: an argument is listed twice")
-    if call.mode == "local" and call.arguments:
-        raise TableError(f"{call.name}: a local call never travels, so it has no args (use parameters)")
+    if not call.sent and call.arguments:
+        raise TableError(f"{call.name}: a {call.mode} call never travels, so it has no args (use parameters)")
     if call.mode == "local" and not call.parameters:
         raise TableError(f"{call.name}: a local call has no args, so it needs parameters, its C parameter list")
     if call.mode == "posted" and any(a.out for a in call.arguments):

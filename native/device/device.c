@@ -7,6 +7,7 @@
 
 #include "calls/procs.h"
 #include "device/device.h"
+#include "device/null.h"
 #include "device/shared.h"
 #include "device/timeline.h"
 
@@ -34,9 +35,10 @@ static bool memory_setting(size_t *bytes)
 
 static void open_device(void)
 {
-    size_t bytes;
-    size_t used = strlen(name);
-    if (!memory_setting(&bytes) || !shared_open() || !timeline_open(name + used, sizeof name - used))
+    size_t bytes, used = strlen(name);
+    bool good = memory_setting(&bytes) && shared_open() && null_open(name + used, sizeof name - used);
+    used = strlen(name);
+    if (!good || !timeline_open(null_timed(), name + used, sizeof name - used))
         opened = CUDA_ERROR_INVALID_VALUE;
     else if (!arena_open(&arena, bytes))
         opened = CUDA_ERROR_OUT_OF_MEMORY;
@@ -218,4 +220,14 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
         return CUDA_ERROR_INVALID_VALUE;
     *value = attribute_value(attribute);
     return CUDA_SUCCESS;
+}
+
+/* How the driver encodes a descriptor is not published, and no kernel here could read one. */
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, cuuint32_t rank, void *address,
+                                const cuuint64_t *dimensions, const cuuint64_t *strides, const cuuint32_t *box,
+                                const cuuint32_t *element_strides, int interleave, int swizzle, int promotion, int fill)
+{
+    (void)map, (void)type, (void)rank, (void)address, (void)dimensions, (void)strides, (void)box;
+    (void)element_strides, (void)interleave, (void)swizzle, (void)promotion, (void)fill;
+    return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -7,6 +7,7 @@
 
 #include "cuda_calls.h"
 #include "device/arena.h"
+#include "device/cubin.h"
 #include "device/ptx/ptx.h"
 
 enum {
@@ -65,7 +66,8 @@ struct CUfunc_st {
 struct CUmod_st {
     struct owned link;
     struct CUctx_st *context;
-    struct ptx_module *ptx;
+    struct ptx_module *ptx;      /* or */
+    struct cubin *cubin;         /* a binary image, whose kernels are null */
     struct CUfunc_st *functions; /* one per kernel of the module */
 };
 
@@ -147,6 +149,7 @@ uint64_t device_timeout_ns(void); /* the longest that one kernel, or the load of
 /* module.c */
 struct ptx_memory memory_of(struct CUctx_st *context); /* the context's memory, as the interpreter wants it */
 void module_drop_all(struct CUctx_st *context);
+bool module_owns_address(const struct CUmod_st *module, CUdeviceptr address); /* the start of its variables */
 /* memory.c */
 void host_memory_drop_all(struct CUctx_st *context);
 /* The block around [address, address + bytes), on the device or mapped, which belongs to the context. */

@@ -41,7 +41,7 @@ static bool is_variable(const struct CUctx_st *context, CUdeviceptr pointer)
 {
     for (const struct owned *at = context->modules.next; at != &context->modules; at = at->next) {
         const struct CUmod_st *module = (const struct CUmod_st *)at;
-        if (ptx_owns_address(module->ptx, pointer))
+        if (module_owns_address(module, pointer))
             return true;
     }
     return false;

@@ -1,4 +1,4 @@
-/* Modules: PTX text in, functions and variables out. */
+/* Modules: PTX text or, for null kernels, a binary image in; functions and variables out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include "calls/image.h"
 #include "device/device.h"
 #include "device/fatbin/fatbin.h"
+#include "device/null.h"
 #include "include/software_abi.h"
 
 static const char ELF_MAGIC[] = "\x7f"
@@ -110,15 +111,33 @@ static void complain_once(const char *text)
     pthread_mutex_unlock(&lock);
 }
 
+static size_t kernels_of(const struct CUmod_st *module, const struct ptx_kernel **kernels)
+{
+    return module->ptx ? ptx_kernels(module->ptx, kernels) : cubin_kernels(module->cubin, kernels);
+}
+
+bool module_owns_address(const struct CUmod_st *module, CUdeviceptr address)
+{
+    return module->ptx ? ptx_owns_address(module->ptx, address) : cubin_owns_address(module->cubin, address);
+}
+
+static void unload(const struct CUmod_st *module)
+{
+    if (module->ptx)
+        ptx_unload(module->ptx);
+    if (module->cubin)
+        cubin_unload(module->cubin);
+}
+
 static void drop_module(struct CUmod_st *module)
 {
-    size_t count = ptx_kernels(module->ptx, NULL);
+    size_t count = kernels_of(module, NULL);
     for (size_t i = 0; i < count; i++)
         handle_remove(&module->functions[i]);
     handle_remove(module);
     owned_remove(&module->link);
     ptx_scratch_forget(module->context->scratch);
-    ptx_unload(module->ptx);
+    unload(module);
     free(module->functions);
     free(module);
 }
@@ -129,19 +148,27 @@ void module_drop_all(struct CUctx_st *context)
         drop_module((struct CUmod_st *)context->modules.next);
 }
 
-static CUresult register_module(struct CUctx_st *context, struct ptx_module *ptx, CUmodule *out)
+/* Takes what was loaded, the PTX or the binary image of `loaded`; the bounds get what it holds. */
+static CUresult register_module(struct CUctx_st *context, const struct CUmod_st *loaded,
+                                struct gputax_load_bounds *bounds, CUmodule *out)
 {
     const struct ptx_kernel *kernels;
-    size_t count = ptx_kernels(ptx, &kernels);
+    size_t count = kernels_of(loaded, &kernels);
+    bounds->bytes = (loaded->ptx ? ptx_bytes(loaded->ptx) : cubin_bytes(loaded->cubin)) +
+                    count * sizeof(struct CUfunc_st) + sizeof(struct CUmod_st);
+    if (bounds->bytes > bounds->bytes_most) {
+        unload(loaded);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     struct CUmod_st *module = calloc(1, sizeof *module);
     struct CUfunc_st *functions = calloc(count ? count : 1, sizeof *functions);
     if (!module || !functions || !handle_add(module, HANDLE_MODULE)) {
         free(module);
         free(functions);
-        ptx_unload(ptx);
+        unload(loaded);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *module = (struct CUmod_st){.context = context, .ptx = ptx, .functions = functions};
+    *module = (struct CUmod_st){.context = context, .ptx = loaded->ptx, .cubin = loaded->cubin, .functions = functions};
     owned_add(&context->modules, &module->link);
     for (size_t i = 0; i < count; i++) {
         uint32_t fixed = kernels[i].shared_bytes;
@@ -166,15 +193,17 @@ static CUresult load_text(struct CUctx_st *context, const char *text, struct gpu
                                 .who = given->who};
     struct ptx_module *ptx;
     CUresult result = ptx_load(text, &memory, &bounds, &ptx, log);
-    if (result != CUDA_SUCCESS)
-        return result;
-    uint64_t functions = ptx_kernels(ptx, NULL) * sizeof(struct CUfunc_st) + sizeof(struct CUmod_st);
-    given->bytes = ptx_bytes(ptx) + functions;
-    if (given->bytes > given->bytes_most) {
-        ptx_unload(ptx);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return register_module(context, ptx, module);
+    return result == CUDA_SUCCESS ? register_module(context, &(struct CUmod_st){.ptx = ptx}, given, module) : result;
+}
+
+static CUresult load_cubin(struct CUctx_st *context, const void *image, size_t bytes, struct gputax_load_bounds *given,
+                           CUmodule *module, struct ptx_log *log)
+{
+    struct ptx_memory memory = memory_of(context);
+    struct cubin *cubin;
+    CUresult result = cubin_load(image, bytes, &memory, given->bytes_most, &cubin, log);
+    return result == CUDA_SUCCESS ? register_module(context, &(struct CUmod_st){.cubin = cubin}, given, module)
+                                  : result;
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
@@ -188,15 +217,25 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int co
 static CUresult load_image(struct CUctx_st *context, const void *image, struct gputax_load_bounds *bounds,
                            CUmodule *module, struct ptx_log *log)
 {
-    if (strncmp(image, ELF_MAGIC, 4) == 0) {
+    size_t bytes = image_bytes(image, IMAGE_MOST);
+    bool is_elf = strncmp(image, ELF_MAGIC, 4) == 0;
+    if (is_elf && null_kernels())
+        return bytes ? load_cubin(context, image, bytes, bounds, module, log) : CUDA_ERROR_INVALID_IMAGE;
+    if (is_elf) {
         snprintf(log->text, sizeof log->text, "the image is a binary for a GPU; this device runs PTX text only");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
     if (strncmp(image, FATBIN_MAGIC, 4) != 0)
         return load_text(context, image, bounds, module, log);
     const char *why = NULL;
-    size_t most = bounds->bytes_most < IMAGE_MOST ? (size_t)bounds->bytes_most : IMAGE_MOST;
-    char *text = fat_ptx(image, image_bytes(image, IMAGE_MOST), PTX_CAPABILITY, most, &why);
+    size_t most = bounds->bytes_most < IMAGE_MOST ? (size_t)bounds->bytes_most : IMAGE_MOST, cubin_length;
+    void *cubin = null_kernels() ? fat_cubin(image, bytes, PTX_CAPABILITY, most, &cubin_length) : NULL;
+    if (cubin) {
+        CUresult loaded = load_cubin(context, cubin, cubin_length, bounds, module, log);
+        free(cubin);
+        return loaded;
+    }
+    char *text = fat_ptx(image, bytes, PTX_CAPABILITY, most, &why);
     if (!text) {
         snprintf(log->text, sizeof log->text, "%s", why);
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -266,7 +305,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     if (result != CUDA_SUCCESS)
         return result;
     result = CUDA_ERROR_NOT_FOUND;
-    size_t count = ptx_kernels(module->ptx, &kernels);
+    size_t count = kernels_of(module, &kernels);
     for (size_t i = 0; i < count; i++)
         if (strcmp(kernels[i].name, name) == 0) {
             *function = &module->functions[i];
@@ -284,7 +323,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule modu
     CUresult result = enter_module(module, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    const struct ptx_variable *variable = ptx_variable_named(module->ptx, name);
+    const struct ptx_variable *variable =
+        module->ptx ? ptx_variable_named(module->ptx, name) : cubin_variable_named(module->cubin, name);
     if (variable) {
         if (pointer)
             *pointer = variable->address;

@@ -18,6 +18,7 @@ enum { WAKE_NS = 80000 };
 static _Atomic uint64_t own_end_ns; /* of the work of this process */
 static double kernel_ns;
 static double copy_ns_per_byte;
+static bool throttled; /* any work takes a stated time */
 
 /* A positive number from the environment; 0 if unset. False for anything else. */
 static bool read_setting(const char *name, double *value)
@@ -36,13 +37,14 @@ static bool read_setting(const char *name, double *value)
     return true;
 }
 
-bool timeline_open(char *suffix, size_t capacity)
+bool timeline_open(bool kernels_timed, char *suffix, size_t capacity)
 {
     double kernel_us, copy_gbps;
     if (!read_setting("GPUTAX_SOFT_KERNEL_US", &kernel_us) || !read_setting("GPUTAX_SOFT_COPY_GBPS", &copy_gbps))
         return false;
     kernel_ns = kernel_us * 1e3;
     copy_ns_per_byte = copy_gbps > 0 ? 1 / copy_gbps : 0;
+    throttled = kernels_timed || kernel_us > 0 || copy_gbps > 0;
     suffix[0] = '\0';
     if (kernel_us > 0 && copy_gbps > 0)
         snprintf(suffix, capacity, " [kernel %g us, copies %g GB/s]", kernel_us, copy_gbps);
@@ -99,7 +101,7 @@ static void wait_for_turn(void)
 static struct timeline_work begin(double ns)
 {
     struct timeline_work work = {0};
-    if (kernel_ns <= 0 && copy_ns_per_byte <= 0)
+    if (!throttled)
         return work;
     if (shared_with_others())
         wait_for_turn();
@@ -113,9 +115,9 @@ static struct timeline_work begin(double ns)
     return work;
 }
 
-struct timeline_work timeline_begin_kernel(void)
+struct timeline_work timeline_begin_kernel(double ns)
 {
-    return begin(kernel_ns);
+    return begin(kernel_ns > 0 ? kernel_ns : ns);
 }
 
 struct timeline_work timeline_begin_copy(size_t bytes)

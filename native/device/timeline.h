@@ -12,11 +12,12 @@ struct timeline_work {
     uint64_t end_ns; /* earliest end by the throttle */
 };
 
-/* Reads the throttles; `suffix` gets what the device's name says about them ("" without any). */
-bool timeline_open(char *suffix, size_t capacity);
+/* Reads the throttles; `suffix` gets what the device's name says about them ("" without any). `kernels_timed`: kernels bring
+ * times of their own. */
+bool timeline_open(bool kernels_timed, char *suffix, size_t capacity);
 uint64_t timeline_now(void);
 /* Work is computed between begin and end, on the calling thread, while its time passes on the timeline. */
-struct timeline_work timeline_begin_kernel(void);
+struct timeline_work timeline_begin_kernel(double ns); /* its own time, where no throttle gives one */
 struct timeline_work timeline_begin_copy(size_t bytes);
 struct timeline_work timeline_begin_other(void);
 /* When the work ends: its throttled end, or now if computing took longer than that. */

@@ -1,24 +1,5 @@
-/* Calls that programs look up before they know whether they need them: said plainly, never a false success. */
+/* Small calls that need nothing of the device: limits that cannot be set, older names. */
 #include "cuda_calls.h"
-
-#define NOT_SUPPORTED(name) \
-    CUresult name(void) \
-    { \
-        return CUDA_ERROR_NOT_SUPPORTED; \
-    }
-
-NOT_SUPPORTED(cuMemAllocManaged)
-NOT_SUPPORTED(cuMemPrefetchAsync)
-NOT_SUPPORTED(cuMemAdvise)
-NOT_SUPPORTED(cuGraphAddEventRecordNode)
-NOT_SUPPORTED(cuImportExternalMemory)
-NOT_SUPPORTED(cuExternalMemoryGetMappedBuffer)
-NOT_SUPPORTED(cuExternalMemoryGetMappedMipmappedArray)
-NOT_SUPPORTED(cuMipmappedArrayGetLevel)
-NOT_SUPPORTED(cuImportExternalSemaphore)
-NOT_SUPPORTED(cuSignalExternalSemaphoresAsync)
-NOT_SUPPORTED(cuWaitExternalSemaphoresAsync)
-NOT_SUPPORTED(cuSurfObjectCreate)
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {

@@ -117,6 +117,7 @@ typedef enum { CUDA_RESULTS(CUDA_RESULT_NUMBER) } CUresult;
 
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
+typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
@@ -315,6 +316,9 @@ typedef struct {
     unsigned int numAttrs;
 } CUlaunchConfig;
 
+typedef struct { /* a descriptor of a tensor, as the driver encodes it */
+    _Alignas(64) cuuint64_t opaque[16];
+} CUtensorMap;
 typedef int CUlimit; /* which one: none is supported */
 typedef enum {
     CU_STREAM_CAPTURE_STATUS_NONE = 0,

@@ -31,6 +31,7 @@ __attribute__((visibility("default"))) gputax_load_bounded gputaxModuleLoadBound
     COUNT(COMPILER_FAILED, compiler_failed) \
     COUNT(LAUNCHES_COMPILED, launches_compiled) \
     COUNT(LAUNCHES_INTERPRETED, launches_interpreted) \
+    COUNT(LAUNCHES_NULL, launches_null) \
     COUNT(COMPILE_NS, compile_ns)
 enum {
 #define COUNT(what, name) GPUTAX_SOFT_##what,

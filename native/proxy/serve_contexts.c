@@ -1,6 +1,8 @@
 /* Contexts and the sizes that a tenant is shown: its quota is its device. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "calls/device_attributes.h"
 #include "proxy/serve.h"
 
 CUresult serve_cuCtxCreate_v2(struct request *request);
@@ -11,6 +13,7 @@ CUresult serve_cuDevicePrimaryCtxReset_v2(struct request *request);
 CUresult serve_cuDeviceTotalMem_v2(struct request *request);
 CUresult serve_cuDeviceGetAttribute(struct request *request);
 CUresult serve_cuMemGetInfo_v2(struct request *request);
+CUresult serve_gputaxMemory(struct request *request);
 
 /* How to wait is decided by the proxy, so the tenant's own flags are not passed on. */
 static CUresult create(struct tenant *tenant, uint64_t *id)
@@ -123,18 +126,22 @@ static bool out_of_reach(int32_t attribute)
 CUresult serve_cuDeviceGetAttribute(struct request *request)
 {
     const struct cuDeviceGetAttribute_in *in = request->in;
-    struct cuDeviceGetAttribute_out *out = request->out;
     const struct backend *backend = request->tenant->backend;
-    int value = 0;
-    if (in->device != 0)
-        return CUDA_ERROR_INVALID_DEVICE;
+    struct device_attribute attributes[DEVICE_ATTRIBUTES];
     if (backend->calls.cuDeviceGetAttribute == NULL)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = backend->calls.cuDeviceGetAttribute(&value, (CUdevice_attribute)in->attribute, backend->device);
-    bool hidden = in->attribute == CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY ? !serve_maps_host(request->tenant)
-                                                                           : out_of_reach(in->attribute);
-    out->value = hidden ? 0 : value;
-    return result;
+    if (in->capacity != sizeof attributes)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (int32_t number = 0; number < DEVICE_ATTRIBUTES; number++) {
+        int value = 0;
+        CUresult result = backend->calls.cuDeviceGetAttribute(&value, (CUdevice_attribute)number, backend->device);
+        bool hidden = number == CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY ? !serve_maps_host(request->tenant)
+                                                                        : out_of_reach(number);
+        attributes[number] = (struct device_attribute){hidden ? 0 : value, (int32_t)result};
+    }
+    memcpy(request->out_variable, attributes, sizeof attributes);
+    request->out_variable_bytes = sizeof attributes;
+    return CUDA_SUCCESS;
 }
 
 CUresult serve_cuMemGetInfo_v2(struct request *request)
@@ -146,4 +153,12 @@ CUresult serve_cuMemGetInfo_v2(struct request *request)
     out->total = request->tenant->settings.limits.memory_bytes;
     out->available = available < left ? available : left;
     return result;
+}
+
+CUresult serve_gputaxMemory(struct request *request)
+{
+    struct gputaxMemory_out *out = request->out;
+    out->used = request->tenant->record->memory_bytes;
+    out->total = request->tenant->settings.limits.memory_bytes;
+    return CUDA_SUCCESS;
 }

@@ -6,6 +6,7 @@
 
 #include "calls/image.h"
 #include "calls/layout.h"
+#include "calls/tensor_map.h"
 #include "proxy/clock.h"
 #include "proxy/serve.h"
 
@@ -14,6 +15,7 @@ CUresult serve_cuModuleUnload(struct request *request);
 CUresult serve_cuModuleGetFunction(struct request *request);
 CUresult serve_cuModuleGetGlobal_v2(struct request *request);
 CUresult serve_cuLaunchKernel(struct request *request);
+CUresult serve_cuTensorMapEncodeTiled(struct request *request);
 
 enum { LOG_MOST = 4096 }; /* bytes of the compiler's complaints that travel back */
 
@@ -337,4 +339,29 @@ CUresult serve_cuLaunchKernel(struct request *request)
                                         .attributes = request->variable,
                                         .attribute_count = in->attribute_count};
     return serve_launch(tenant, &launch);
+}
+
+/* Of an address that is not the tenant's the descriptor is of no use: the tenant's context is the wall. */
+CUresult serve_cuTensorMapEncodeTiled(struct request *request)
+{
+    const struct cuTensorMapEncodeTiled_in *in = request->in;
+    const struct backend_calls *calls = &request->tenant->backend->calls;
+    struct tensor_layout layout;
+    CUtensorMap map;
+    if (calls->cuTensorMapEncodeTiled == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (request->variable_bytes != sizeof layout || in->layout_bytes != sizeof layout || in->map_bytes != sizeof map)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&layout, request->variable, sizeof layout);
+    if (layout.rank == 0 || layout.rank > TENSOR_RANK_MOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    memset(&map, 0, sizeof map);
+    CUresult result = calls->cuTensorMapEncodeTiled(
+        &map, layout.type, layout.rank, (void *)(uintptr_t)layout.address, layout.dimensions, layout.strides,
+        layout.box, layout.element_strides, layout.interleave, layout.swizzle, layout.promotion, layout.fill);
+    if (result == CUDA_SUCCESS) {
+        memcpy(request->out_variable, &map, sizeof map);
+        request->out_variable_bytes = sizeof map;
+    }
+    return result;
 }

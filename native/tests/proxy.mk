@@ -8,7 +8,7 @@ $(BUILD)/tests/op_bench: $(call objects,tests/op_bench.c)
 # the rule is our own).
 ifdef fuzz_objects
 CALLS_FUZZED := fuzz/calls.c $(filter-out $(addprefix proxy/,main.c worker.c confine.c broker.c places.c status.c spawn.c identity.c backend.c),$(sort $(wildcard proxy/*.c))) calls/ranges.c \
-    calls/image.c calls/json.c $(addprefix $(BUILD)/generated/,proxy_dispatch.c call_names.c device_procs.c fronts.c) $(WIRE_SOURCES) $(DEVICE_SOURCES)
+    calls/image.c calls/json.c $(addprefix $(BUILD)/generated/,proxy_dispatch.c call_names.c device_procs.c fronts.c refused_calls.c) $(WIRE_SOURCES) $(DEVICE_SOURCES)
 $(BUILD)/fuzz/calls: $(call fuzz_objects,$(CALLS_FUZZED) $(FUZZ_DRIVER))
 	@mkdir -p $(@D)
 	$(CC) -pthread $(FUZZ_CHECKS) -o $@ $^ -lm

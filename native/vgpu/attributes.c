@@ -1,4 +1,5 @@
-/* What is asked of a function again and again (attributes, occupancy): answered once by the proxy, then from here. */
+/* What is asked of the device and of a function again and again (attributes, occupancy): answered once by the proxy, then from here. */
+#include "calls/device_attributes.h"
 #include "driver/library.h"
 #include "vgpu/functions.h"
 #include "vgpu/vgpu.h"
@@ -15,6 +16,29 @@ static CUresult enter(CUfunction *handle, struct function **function)
     if (*function != NULL && (*function)->context != vgpu_current())
         *function = NULL;
     return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    struct device_attribute attributes[DEVICE_ATTRIBUTES];
+    struct cuDeviceGetAttribute_in in = {.capacity = sizeof attributes};
+    struct question question = {.call = CALL_cuDeviceGetAttribute,
+                                .flags = QUESTION_CACHED,
+                                .in = &in,
+                                .in_bytes = sizeof in,
+                                .out_variable = attributes,
+                                .out_capacity = sizeof attributes};
+    if (value == NULL || (unsigned int)attribute >= DEVICE_ATTRIBUTES)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = vgpu_ask(&question);
+    if (result == CUDA_SUCCESS && question.out_variable_bytes != sizeof attributes)
+        result = CUDA_ERROR_UNKNOWN;
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *value = attributes[attribute].value;
+    return (CUresult)attributes[attribute].result;
 }
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
@@ -57,6 +81,11 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
     CUresult result = enter(&handle, &function);
     if (result != CUDA_SUCCESS)
         return result;
+    bool kept = function != NULL && (unsigned int)attribute < ATTRIBUTES_KEPT;
+    if (kept && (function->attributes_set >> attribute & 1) != 0 && function->settings[attribute] == value) {
+        vgpu_leave(); /* cuDNN and cuBLAS set the same before each launch */
+        return CUDA_SUCCESS;
+    }
     struct cuFuncSetAttribute_in in = {
         .function = (uint64_t)(uintptr_t)handle, .attribute = (int32_t)attribute, .value = value};
     struct question question = {
@@ -65,6 +94,11 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
     if (function != NULL) { /* one may change others */
         function->attributes_known = 0;
         function->occupancies_count = 0;
+    }
+    if (kept) {
+        function->attributes_set &= ~(1u << attribute);
+        function->attributes_set |= (result == CUDA_SUCCESS ? 1u : 0u) << attribute;
+        function->settings[attribute] = value;
     }
     vgpu_leave();
     return result;

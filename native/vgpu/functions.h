@@ -24,6 +24,8 @@ struct function {
     uint32_t bytes;            /* end of the last parameter */
     uint32_t attributes_known; /* one bit each; what the proxy answered until an attribute is set */
     int attributes[ATTRIBUTES_KEPT];
+    uint32_t attributes_set; /* one bit each; the same setting again is none */
+    int settings[ATTRIBUTES_KEPT];
     uint32_t occupancies_count;
     struct occupancy occupancies[OCCUPANCIES_KEPT];
     struct parameter parameters[PARAMETERS_MOST];

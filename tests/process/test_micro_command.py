@@ -307,3 +307,26 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_null_kernels_are_named_everywhere_and_their_outputs_not_compared(
+    gputax: Gputax, tmp_path: Path, small: str
+) -> None:
+    words = ("--workload", "micro:operation", *SOFTWARE, "--suite", small)
+    null = ("--soft-kernels", "null", "--soft-kernel-ns", "20000")
+    name = "gputax software device, null kernels of 20000 ns"
+    for environment, out in (("bare", "direct"), ("bare+proxy", "proxied")):
+        done = gputax("run", "--env", environment, *words, *null, "--out", out)
+        assert done.returncode == 0, done.stderr + done.stdout
+        assert "null kernels" in done.stdout
+        record = read_document(RUN, tmp_path / out)
+        assert record.device_label == f"software device ({name}), not a GPU"
+        (benchmark,) = record.benchmarks
+        assert "null kernels" in benchmark.claim
+        assert "not inference" in benchmark.claim
+        assert benchmark.latency_mean_ms >= 0.02
+    compared = gputax("compare", "direct", "proxied")
+    assert "null kernels" in compared.stdout
+    refused = gputax("run", "--workload", "resnet50", "--engine", "tinygrad", *SOFTWARE, *null, "--out", "m")
+    assert refused.returncode != 0
+    assert "null kernels has none" in " ".join((refused.stderr + refused.stdout).split())

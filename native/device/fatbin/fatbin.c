@@ -119,3 +119,17 @@ char *fat_ptx(const void *image, size_t bytes, uint32_t architecture, size_t mos
         *why = "the PTX in the fat binary cannot be unpacked: damaged, too large or packed in an unknown way";
     return text;
 }
+
+void *fat_cubin(const void *image, size_t bytes, uint32_t architecture, size_t most, size_t *unpacked)
+{
+    struct fat_reader reader;
+    struct fat_entry entry, best = {0};
+    if (!fat_open(&reader, image, bytes))
+        return NULL;
+    while (fat_next(&reader, &entry)) {
+        bool fits = entry.architecture / 10 == architecture / 10 && entry.architecture <= architecture;
+        if (entry.kind == FAT_CUBIN && fits && entry.architecture > best.architecture)
+            best = entry;
+    }
+    return best.data != NULL ? fat_unpack(&best, most, unpacked) : NULL;
+}

@@ -37,6 +37,10 @@ void *fat_unpack(const struct fat_entry *entry, size_t most, size_t *bytes);
  * *why says why. */
 char *fat_ptx(const void *image, size_t bytes, uint32_t architecture, size_t most, const char **why);
 
+/* The binary for a device of this architecture, from malloc: that of the same generation and the highest revision. NULL: there
+ * is none, or it cannot be unpacked. */
+void *fat_cubin(const void *image, size_t bytes, uint32_t architecture, size_t most, size_t *unpacked);
+
 /* The two ways of packing. Both write at most `room` bytes and return how many, or -1 for damaged input. */
 int64_t lz4_unpack(const uint8_t *from, size_t bytes, uint8_t *to, size_t room);
 int64_t zstd_unpack(const uint8_t *from, size_t bytes, uint8_t *to, size_t room);

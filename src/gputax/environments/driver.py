@@ -28,6 +28,7 @@ PARTS: dict[str, str] = {SOFTWARE_DEVICE: "the software device", LIBVGPU: "libvg
 BUILD = "make native"
 C_COMPILERS = ("cc", "gcc", "clang")
 UNVERSIONED = "libcuda.so"  # what some programs open instead
+NVML = "libnvidia-ml.so.1"  # libvgpu has its own beside it: the system's would show the whole GPU, or none
 
 
 def native_directory() -> Path:
@@ -120,11 +121,13 @@ def probe_system_driver() -> dict[str, Any]:
 
 @contextmanager
 def library_variables(library: Path, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield variables that make the loader find this file as `libcuda.so.1` and `libcuda.so`, by symbolic links."""
+    """Yield variables that make the loader find this file as `libcuda.so.1`, and the NVML beside it."""
     with own_directory("libcuda") as directory:
         # A separate directory: other libraries next to this one must not replace the system's.
         for name in (SONAME, UNVERSIONED):
             (directory / name).symlink_to(library)
+        if library == native_directory() / LIBVGPU and (library.parent / NVML).is_file():
+            (directory / NVML).symlink_to(library.parent / NVML)
         rest = environ.get("LD_LIBRARY_PATH", "")
         path = f"{directory}{os.pathsep}{rest}" if rest else str(directory)
         yield {**environ, "LD_LIBRARY_PATH": path}

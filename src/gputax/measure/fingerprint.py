@@ -49,4 +49,5 @@ def claim_of(workload: str, scenario: str, engine: str, facts: Mapping[str, Any]
         str(facts.get("weights", "none")),
         official=official,
         is_mlperf_model=workload_facts(workload).is_mlperf_model,
+        device_name=str(facts.get("device_name") or ""),
     )

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from gputax.plan.engines import ENGINES
 
+NULL_KERNELS = "null kernels"
+"""What the name of a software device says whose launches take a stated time and compute nothing."""
+
+
+def computes_nothing(device_name: str) -> bool:
+    """Return whether the outputs of this device are not answers, and are therefore never compared or kept."""
+    return NULL_KERNELS in device_name
+
 
 def device_label(device: str, device_name: str) -> str:
     """Return the label that goes with every number of this device."""
@@ -17,7 +25,16 @@ def device_label(device: str, device_name: str) -> str:
     return f"{device} ({device_name}), not a GPU"
 
 
-def claim(scenario: str, engine: str, device: str, weights: str, *, official: bool, is_mlperf_model: bool) -> str:
+def claim(
+    scenario: str,
+    engine: str,
+    device: str,
+    weights: str,
+    *,
+    official: bool,
+    is_mlperf_model: bool,
+    device_name: str = "",
+) -> str:
     """Return the sentence that says what the number is and what it is not."""
     kind = ENGINES.get(engine)
     own = kind.claim if kind is not None else ""
@@ -34,6 +51,8 @@ def claim(scenario: str, engine: str, device: str, weights: str, *, official: bo
         parts.append("not an MLPerf model")
     if weights == "seeded":
         parts.append("seeded weights: speed only, no accuracy")
+    if computes_nothing(device_name):
+        parts.append("null kernels: the cost of the control path; nothing was computed, so this is not inference")
     if device == "cpu":
         parts.append("CPU number, not a GPU's")
     if device == "software":

@@ -236,6 +236,17 @@ VARIABLE_OPTIONS: dict[str, Option] = {
             least=0.0,
         ),
         _variable(
+            "soft-kernels",
+            "GPUTAX_SOFT_KERNELS",
+            "Software device: computed, or null: launches take a stated time and compute nothing. [default: computed]",
+            choices=("computed", "null"),
+        ),
+        _variable(
+            "soft-kernel-ns",
+            "GPUTAX_SOFT_KERNEL_NS",
+            "Null kernels: time of a launch in ns, or a file of lines `NS KERNEL`. [default: 0]",
+        ),
+        _variable(
             "soft-copy-gbps",
             "GPUTAX_SOFT_COPY_GBPS",
             "Software device: copies in GB/s. [default: the host's]",

@@ -61,12 +61,21 @@ class Summary:
         facts, seconds = workload_facts(plan.setup.workload), course.seconds
         engine = plan.setup.engine.partition(":")[0]
         weights = "" if plan.setup.weights else "seeded"
-        words = claim("saturate", engine, device, weights, official=False, is_mlperf_model=facts.is_mlperf_model)
+        label = course.labels.get("device_label", "nothing measured yet")
+        words = claim(
+            "saturate",
+            engine,
+            device,
+            weights,
+            official=False,
+            is_mlperf_model=facts.is_mlperf_model,
+            device_name=label,
+        )
         return Summary(
             workload=plan.setup.workload,
             engine=plan.setup.engine,
             device=device,
-            device_label=course.labels.get("device_label", "nothing measured yet"),
+            device_label=label,
             technique=course.labels.get("technique", plan.technique),
             batch=plan.batch,
             rate_per_s=plan.rate_per_s or None,

@@ -1,4 +1,4 @@
-"""A short fuzz of all that transports, PTX loader and reader of fat binaries take; `make fuzz` is the long one."""
+"""A short fuzz of all that transports, PTX loader and readers of binaries take; `make fuzz` is the long one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ FUZZED = {
     "socket": (50000, 150),
     "ptx": (20000, 3000),
     "fatbin": (50000, 250),
+    "cubin": (50000, 300),
 }  # executions, edges
 Make = Callable[..., Path]
 

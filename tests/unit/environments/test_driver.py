@@ -63,3 +63,19 @@ def test_a_link_leads_the_loader_to_it_and_is_gone_afterwards(tmp_path: Path) ->
     assert not Path(first).exists()
     with library_variables(library, {}) as variables:
         assert ":" not in variables["LD_LIBRARY_PATH"], "an empty part would be the present directory"
+
+
+def test_libvgpu_brings_its_own_nvml_and_another_library_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libvgpu, other = tmp_path / "vgpu" / "libcuda.so.1", tmp_path / "mine" / "libcuda.so.1"
+    for library in (libvgpu, other):
+        library.parent.mkdir()
+        library.touch()
+        (library.parent / "libnvidia-ml.so.1").touch()
+    monkeypatch.setenv("GPUTAX_NATIVE", str(tmp_path))
+    with library_variables(libvgpu, {}) as variables:
+        found = Path(variables["LD_LIBRARY_PATH"]) / "libnvidia-ml.so.1"
+        assert found.resolve() == libvgpu.parent / "libnvidia-ml.so.1"
+    with library_variables(other, {}) as variables:
+        assert not (Path(variables["LD_LIBRARY_PATH"]) / "libnvidia-ml.so.1").exists()

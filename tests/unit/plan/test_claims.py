@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gputax.plan.claims import claim, device_label
+from gputax.plan.claims import claim, computes_nothing, device_label
 
 
 def test_a_cpu_number_is_never_taken_for_a_gpus() -> None:
@@ -33,3 +33,13 @@ def test_synthetic_numbers_say_nothing_of_a_device() -> None:
     assert "says nothing of any device" in claim(
         "offline", "synthetic", "cpu", "none", official=True, is_mlperf_model=True
     )
+
+
+def test_null_kernels_are_the_control_path_and_never_inference() -> None:
+    name = "gputax software device, null kernels of 5000 ns"
+    assert computes_nothing(name)
+    assert not computes_nothing("gputax software device [kernel 5 us]")
+    assert "null kernels" in device_label("software", name)
+    text = claim("offline", "torch", "software", "seeded", official=False, is_mlperf_model=True, device_name=name)
+    assert "null kernels" in text
+    assert "not inference" in text

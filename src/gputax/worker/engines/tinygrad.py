@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
+from gputax.plan.claims import NULL_KERNELS, computes_nothing
 from gputax.plan.notices import Notice
 from gputax.worker.engines.driver import verified_device
 from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
@@ -66,6 +67,12 @@ class TinygradEngine:
         self._request = request
         self._package, self._variables = open_package()
         self.device = verified_device(request.device, self._package.device_name, "tinygrad")
+        if computes_nothing(self._package.device_name):
+            raise PreflightError(
+                f"the engine tinygrad checks its answers first, and a device with {NULL_KERNELS} has none",
+                where="engine tinygrad",
+                next_step="drop --soft-kernels null, or use --workload micro",
+            )
         if request.precision == "fp16" and self.device == "software":
             raise PreflightError("the software device has no fp16 arithmetic", next_step="use --precision fp32")
         self._copies = str(request.options["copies"])

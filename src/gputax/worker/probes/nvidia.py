@@ -148,7 +148,7 @@ class NvmlAbsence:
     """Why NVML cannot be used."""
 
     cause: str
-    """`not-installed`, or the tail of NVML's own error name: `LibraryNotFound`, `DriverNotLoaded`, ..."""
+    """`not-installed`, `tenant`, or the tail of NVML's own error name: `LibraryNotFound`, `DriverNotLoaded`, ..."""
     why: str
 
 
@@ -158,11 +158,23 @@ def load_nvml() -> Any:
         import pynvml
     except ImportError as error:
         return NvmlAbsence("not-installed", f"nvidia-ml-py is not installed ({error})")
+    if _is_the_tenants():
+        return NvmlAbsence(
+            "tenant", "NVML is libvgpu's own: its answers would travel through the proxy that is measured"
+        )
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         return NvmlAbsence(type(error).__name__.removeprefix("NVMLError_"), str(error))
     return pynvml
+
+
+def _is_the_tenants() -> bool:
+    """Whether the NVML that is found here is the one beside libvgpu."""
+    try:
+        return hasattr(ctypes.CDLL("libnvidia-ml.so.1"), "gputaxNvml")
+    except OSError:
+        return False
 
 
 def device_facts(root: Path = Path("/")) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def test_the_output_is_the_same_every_time_and_untouched_if_nothing_changed(tmp_
     assert generate.main([source, str(tmp_path)]) == 0
     after = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
     assert before == after
-    assert len(before) == 10
+    assert len(before) == 11
 
 
 def test_the_fingerprint_follows_the_messages_and_nothing_else() -> None:

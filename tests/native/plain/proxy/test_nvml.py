@@ -1,0 +1,127 @@
+"""libnvidia-ml of ours, asked by the real pynvml: the tenant's device, its memory within the quota, its own process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import json, os, sys
+import pynvml
+from pynvml import *
+
+def refused(question, *words):
+    try:
+        question(*words)
+    except NVMLError as error:
+        return str(error)
+
+uninitialised = refused(nvmlDeviceGetCount)
+nvmlInit()
+device = nvmlDeviceGetHandleByIndex(0)
+before = nvmlDeviceGetMemoryInfo(device)
+import gpu
+from gpu import ok
+from cuda.bindings import driver as cu
+gpu.begin()
+ok(cu.cuMemAlloc(64 << 20))
+memory, second = nvmlDeviceGetMemoryInfo(device), nvmlDeviceGetMemoryInfo(device, version=nvmlMemory_v2)
+pci = nvmlDeviceGetPciInfo(device)
+print(json.dumps({
+    "uninitialised": uninitialised,
+    "count": nvmlDeviceGetCount(),
+    "name": nvmlDeviceGetName(device),
+    "cuda_name": ok(cu.cuDeviceGetName(256, 0)).split(b"\\0")[0].decode(),
+    "uuid": nvmlDeviceGetUUID(device),
+    "by_uuid": nvmlDeviceGetIndex(nvmlDeviceGetHandleByUUID(nvmlDeviceGetUUID(device))),
+    "by_pci": nvmlDeviceGetIndex(nvmlDeviceGetHandleByPciBusId(pci.busId)),
+    "pci": [pci.busId, pci.busIdLegacy],
+    "cuda": [nvmlSystemGetCudaDriverVersion(), ok(cu.cuDriverGetVersion())],
+    "capability": nvmlDeviceGetCudaComputeCapability(device),
+    "before": [before.total, before.used],
+    "memory": [memory.total, memory.used, memory.free],
+    "second": [second.total, second.used, second.free, second.reserved],
+    "processes": [[each.pid == os.getpid(), each.usedGpuMemory] for each in
+                   nvmlDeviceGetComputeRunningProcesses(device)],
+    "graphics": nvmlDeviceGetGraphicsRunningProcesses(device),
+    "refused": [refused(nvmlDeviceGetUtilizationRates, device), refused(nvmlDeviceGetTemperature, device, 0),
+                refused(nvmlDeviceGetPowerUsage, device), refused(nvmlDeviceGetHandleByIndex, 1),
+                refused(nvmlDeviceGetHandleByUUID, b"GPU-no"), refused(nvmlDeviceGetHandleByPciBusId, b"0000:77:00.0"),
+                refused(nvmlDeviceGetMemoryInfo, device, 1)],
+}))
+nvmlShutdown()
+assert refused(nvmlDeviceGetCount) == "Uninitialized"
+"""
+
+
+@pytest.mark.parametrize("transport", ["shm", "unix-socket"])
+def test_pynvml_sees_the_tenants_device_and_nothing_else(nursery: Any, transport: str) -> None:
+    proxy = nursery.proxy("--memory-mb", "256")
+    other = nursery.start(
+        "import gpu; gpu.begin(); gpu.ok(gpu.driver.cuMemAlloc(32 << 20)); print('ready', flush=True); input()",
+        proxy.environment(),
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == "ready\n"
+    found = json.loads(nursery.run(PROGRAM, proxy.environment(transport)))
+    assert found["uninitialised"] == "Uninitialized"
+    assert found["count"] == 1
+    assert found["name"] == found["cuda_name"] == "gputax software device"
+    assert found["uuid"] == "GPU-67707574-6178-2d73-6f66-747761726500"
+    assert (found["by_uuid"], found["by_pci"]) == (0, 0)
+    assert found["pci"] == ["00000000:00:00.0", "0000:00:00.0"]
+    assert found["cuda"][0] == found["cuda"][1]
+    assert found["capability"] == [9, 0]
+    total, used = 256 << 20, 64 << 20
+    assert found["before"] == [total, 0], "nothing of the other tenant's"
+    assert found["memory"] == [total, used, total - used]
+    assert found["second"] == [total, used, total - used, 0]
+    assert found["processes"] == [[True, used]]
+    assert found["graphics"] == []
+    assert found["refused"] == [
+        *["Not Supported"] * 3, "Invalid Argument", "Not Found", "Not Found", "Argument version mismatch",
+    ]  # fmt: skip
+
+
+WITHOUT = """
+from pynvml import *
+try:
+    nvmlInit()
+except NVMLError as error:
+    print(error)
+"""
+
+
+def test_without_a_proxy_there_is_no_driver(nursery: Any) -> None:
+    environment = nursery.proxy().environment() | {"GPUTAX_PROXY_SOCKET": ""}
+    assert nursery.run(WITHOUT, environment) == "Driver Not Loaded\n"
+
+
+def test_another_libcuda_is_not_answered_for(nursery: Any) -> None:
+    """Beside the software device, which has no quota: its numbers would be those of all tenants."""
+    environment = nursery.direct()
+    environment["LD_LIBRARY_PATH"] += f":{nursery.build / 'vgpu'}"
+    assert nursery.run(WITHOUT, environment) == "Driver Not Loaded\n"
+
+
+def test_a_proxy_that_ends_is_a_lost_device(nursery: Any) -> None:
+    proxy = nursery.proxy()
+    program = """
+from pynvml import *
+nvmlInit()
+device = nvmlDeviceGetHandleByIndex(0)
+print("ready", flush=True)
+input()
+try:
+    nvmlDeviceGetMemoryInfo(device)
+except NVMLError as error:
+    print(error)
+"""
+    process = nursery.start(program, proxy.environment())
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    proxy.stop()
+    output, errors = process.communicate("\n", timeout=30)
+    assert output == "GPU is lost\n", errors
