@@ -73,6 +73,22 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     return result;
 }
 
+/* Preferences, and there is nothing to prefer: every block is a cluster of its own. */
+static bool is_hint(CUfunction_attribute attribute, int value)
+{
+    enum { NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14, CLUSTER_SCHEDULING_POLICY_PREFERENCE = 15, LOAD_BALANCING = 2 };
+    switch ((int)attribute) {
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return true;
+    case NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        return value == 0 || value == 1;
+    case CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        return value >= 0 && value <= LOAD_BALANCING;
+    default:
+        return false;
+    }
+}
+
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
 {
     struct CUctx_st *context;
@@ -83,7 +99,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value >= 0 &&
         (unsigned int)value + fixed <= DEVICE_SHARED_BYTES)
         function->dynamic_shared_limit = (unsigned int)value;
-    else if (attribute != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) /* a hint, and nothing to hint at */
+    else if (!is_hint(attribute, value))
         result = CUDA_ERROR_INVALID_VALUE;
     context_leave(context);
     return result;
@@ -216,12 +232,38 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction funct
     return result;
 }
 
+/* Clusters lie on one multiprocessor, as all blocks do. Only null kernels are launched in clusters. */
+CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const CUlaunchConfig *config)
+{
+    struct CUctx_st *context;
+    if (!clusters || !config || (config->numAttrs && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t size = 1, threads = (uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ;
+    for (unsigned int i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+            uint32_t sides[3];
+            memcpy(sides, config->attrs[i].value.bytes, sizeof sides);
+            if (sides[0] > 16 || sides[1] > 16 || sides[2] > 16)
+                return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+            size = (uint64_t)sides[0] * sides[1] * sides[2];
+        }
+    if (size == 0 || size > 16 || threads == 0 || threads > DEVICE_THREADS_PER_BLOCK)
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    CUresult result = enter_function(&function, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *clusters = (int)(blocks_at_once(function, (uint32_t)threads, config->sharedMemBytes) / size);
+    context_leave(context);
+    return CUDA_SUCCESS;
+}
+
 /* Attributes that only tune have no effect here. A block is a cluster of its own. */
 static CUresult take_attribute(const struct CUfunc_st *function, const struct launch_attribute *attribute,
                                struct ptx_launch *launch)
 {
     const uint32_t *grid = launch->grid, *block = launch->block, *value = attribute->value;
-    if (attribute->id == ATTRIBUTE_CLUSTER_DIMENSION && (value[0] != 1 || value[1] != 1 || value[2] != 1))
+    bool is_cluster = value[0] != 1 || value[1] != 1 || value[2] != 1;
+    if (attribute->id == ATTRIBUTE_CLUSTER_DIMENSION && is_cluster && !null_kernels())
         return CUDA_ERROR_NOT_SUPPORTED;
     if (attribute->id != ATTRIBUTE_COOPERATIVE || value[0] == 0)
         return CUDA_SUCCESS;

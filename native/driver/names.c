@@ -82,3 +82,14 @@ CUresult cuStreamGetGreenCtx(CUstream stream, void **context)
     *context = NULL;
     return CUDA_SUCCESS;
 }
+
+/* There is one device, and none is a peer of itself. */
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+    if (can == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (device != 0 || peer != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *can = 0;
+    return CUDA_SUCCESS;
+}

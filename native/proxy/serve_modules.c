@@ -16,6 +16,7 @@ CUresult serve_cuModuleGetFunction(struct request *request);
 CUresult serve_cuModuleGetGlobal_v2(struct request *request);
 CUresult serve_cuLaunchKernel(struct request *request);
 CUresult serve_cuTensorMapEncodeTiled(struct request *request);
+CUresult serve_cuOccupancyMaxActiveClusters(struct request *request);
 
 enum { LOG_MOST = 4096 }; /* bytes of the compiler's complaints that travel back */
 
@@ -363,5 +364,33 @@ CUresult serve_cuTensorMapEncodeTiled(struct request *request)
         memcpy(request->out_variable, &map, sizeof map);
         request->out_variable_bytes = sizeof map;
     }
+    return result;
+}
+
+CUresult serve_cuOccupancyMaxActiveClusters(struct request *request)
+{
+    const struct cuOccupancyMaxActiveClusters_in *in = request->in;
+    struct cuOccupancyMaxActiveClusters_out *out = request->out;
+    struct tenant *tenant = request->tenant;
+    const uint32_t sides[3] = {in->cluster_x, in->cluster_y, in->cluster_z};
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+    CUfunction function;
+    int clusters = 0;
+    if (tenant->backend->calls.cuOccupancyMaxActiveClusters == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!tenant_find(tenant, HANDLE_FUNCTION, in->function, (void **)&function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    memcpy(attribute.value.bytes, sides, sizeof sides);
+    CUlaunchConfig config = {.gridDimX = in->grid_x,
+                             .gridDimY = in->grid_y,
+                             .gridDimZ = in->grid_z,
+                             .blockDimX = in->block_x,
+                             .blockDimY = in->block_y,
+                             .blockDimZ = in->block_z,
+                             .sharedMemBytes = in->shared_bytes,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+    CUresult result = tenant->backend->calls.cuOccupancyMaxActiveClusters(&clusters, function, &config);
+    out->clusters = clusters;
     return result;
 }

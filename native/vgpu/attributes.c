@@ -1,4 +1,6 @@
 /* What is asked of the device and of a function again and again (attributes, occupancy): answered once by the proxy, then from here. */
+#include <string.h>
+
 #include "calls/device_attributes.h"
 #include "driver/library.h"
 #include "vgpu/functions.h"
@@ -173,5 +175,42 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handl
     vgpu_leave();
     if (result == CUDA_SUCCESS)
         *bytes = out.bytes;
+    return result;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const CUlaunchConfig *config)
+{
+    struct function *function;
+    uint32_t sides[3] = {1, 1, 1};
+    if (clusters == NULL || config == NULL || (config->numAttrs != 0 && config->attrs == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned int at = 0; at < config->numAttrs; at++)
+        if (config->attrs[at].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            memcpy(sides, config->attrs[at].value.bytes, sizeof sides);
+    CUresult result = enter(&handle, &function);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct cuOccupancyMaxActiveClusters_in in = {.function = (uint64_t)(uintptr_t)handle,
+                                                 .grid_x = config->gridDimX,
+                                                 .grid_y = config->gridDimY,
+                                                 .grid_z = config->gridDimZ,
+                                                 .block_x = config->blockDimX,
+                                                 .block_y = config->blockDimY,
+                                                 .block_z = config->blockDimZ,
+                                                 .shared_bytes = config->sharedMemBytes,
+                                                 .cluster_x = sides[0],
+                                                 .cluster_y = sides[1],
+                                                 .cluster_z = sides[2]};
+    struct cuOccupancyMaxActiveClusters_out out = {0};
+    struct question question = {.call = CALL_cuOccupancyMaxActiveClusters,
+                                .flags = QUESTION_CONTEXT,
+                                .in = &in,
+                                .in_bytes = sizeof in,
+                                .out = &out,
+                                .out_bytes = sizeof out};
+    result = vgpu_ask_inside(&question);
+    vgpu_leave();
+    if (result == CUDA_SUCCESS)
+        *clusters = out.clusters;
     return result;
 }

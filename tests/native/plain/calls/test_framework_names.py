@@ -61,6 +61,10 @@ CUBLASLT = [
     "cuGraphExecKernelNodeSetParams",
     "cuCtxEnablePeerAccess",
     "cuCtxDisablePeerAccess",
+    "cuDeviceCanAccessPeer",
+    "cuStreamGetCtx",
+    "cuMemcpy2DAsync_v2",
+    "cuOccupancyMaxActiveClusters",
 ]
 # What torch's libcaffe2_nvrtc.so and ONNX Runtime's CUDA provider link: the loader refuses them without one of these.
 LINKED = [
@@ -82,7 +86,7 @@ IMPLEMENTED = {
     "cuCtxPushCurrent", "cuCtxPopCurrent", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
     "cuModuleLoadFatBinary",
     "cuGraphLaunch", "cuGraphInstantiate", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphGetNodes",
-    "cuGraphNodeGetType", "cuGraphExecKernelNodeSetParams",
+    "cuGraphNodeGetType", "cuGraphExecKernelNodeSetParams", "cuDeviceCanAccessPeer", "cuOccupancyMaxActiveClusters",
 }  # fmt: skip
 
 
