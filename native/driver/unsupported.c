@@ -10,8 +10,13 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 
 CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 {
-    (void)limit;
-    return value != NULL ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
+    enum { CIG_ENABLED = 8, CIG_SHARED_MEMORY_FALLBACK = 9 }; /* a context shared with graphics: cuBLAS asks for it */
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (limit != CIG_ENABLED && limit != CIG_SHARED_MEMORY_FALLBACK)
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    *value = 0;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuEventDestroy(CUevent event)
