@@ -32,3 +32,12 @@ def test_eight_tenants_at_once_get_what_each_gets_alone(nursery: Any) -> None:
         assert output == nursery.run(SUITE, nursery.direct(), str(seed), *cases)
     proxy.wait_for(lambda status: len(status["ended_tenants"]) == 8 and status["totals"]["memory_bytes"] == 0)
     assert proxy.stop() == 0
+
+
+@pytest.mark.parametrize(("transport", "maps"), [("shm", "1\n"), ("unix-socket", "0\n")])
+def test_the_device_says_that_it_maps_host_memory_only_where_it_can(nursery: Any, transport: str, maps: str) -> None:
+    proxy = nursery.proxy()
+    program = (
+        "import gpu; gpu.begin(); print(gpu.ok(gpu.driver.cuDeviceGetAttribute(gpu.driver.CUdevice_attribute(19), 0)))"
+    )
+    assert nursery.run(program, proxy.environment(transport)) == maps
