@@ -72,7 +72,8 @@ static bool nodes_copy(struct nodes *to, const struct nodes *from)
     if (from->count != 0)
         memcpy(items, from->items, from->count * sizeof *items);
     free(to->items);
-    *to = (struct nodes){items, from->count};
+    to->items = items;
+    to->count = from->count;
     return true;
 }
 
