@@ -158,8 +158,41 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+/* The shape of an H100 SXM, for null kernels only: libraries choose their kernels by these numbers, and divide by them. */
+static int null_attribute_value(CUdevice_attribute attribute)
+{
+    enum { CLOCK_KHZ = 13, MEMORY_CLOCK_KHZ = 36, BUS_BITS = 37, L2_BYTES = 38, RESERVED_SHARED = 111 };
+    switch ((int)attribute) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        return DEVICE_NULL_MULTIPROCESSORS;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+        return 2048;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+        return 32;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+        return 228 << 10;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+        return 1;
+    case CLOCK_KHZ:
+        return 1980000;
+    case MEMORY_CLOCK_KHZ:
+        return 2619000;
+    case BUS_BITS:
+        return 5120;
+    case L2_BYTES:
+        return 50 << 20;
+    case RESERVED_SHARED:
+        return 1024;
+    default:
+        return -1;
+    }
+}
+
 static int attribute_value(CUdevice_attribute attribute)
 {
+    int of_null = null_kernels() ? null_attribute_value(attribute) : -1;
+    if (of_null >= 0)
+        return of_null;
     switch ((int)attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:

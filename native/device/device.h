@@ -25,6 +25,7 @@ enum {
     DEVICE_PARAMETER_BYTES = PTX_PARAMETER_BYTES,
     DEVICE_NAME_BYTES = 128,
     DEVICE_STREAM_PRIORITY_GREATEST = -5,
+    DEVICE_NULL_MULTIPROCESSORS = 132, /* with null kernels, which need none */
 };
 
 /* Everything that a context owns hangs in one ring of these, so that destroying the context frees it. */

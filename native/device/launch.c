@@ -252,7 +252,8 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const 
     CUresult result = enter_function(&function, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    *clusters = (int)(blocks_at_once(function, (uint32_t)threads, config->sharedMemBytes) / size);
+    uint64_t blocks = blocks_at_once(function, (uint32_t)threads, config->sharedMemBytes);
+    *clusters = (int)(blocks * (null_kernels() ? DEVICE_NULL_MULTIPROCESSORS : 1) / size);
     context_leave(context);
     return CUDA_SUCCESS;
 }

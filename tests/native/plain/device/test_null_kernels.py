@@ -129,3 +129,17 @@ def test_a_cut_image_is_refused(on_software: Any, tmp_path: Path, kept: int) -> 
     cut.write_bytes(IMAGE.read_bytes()[:kept] + bytes(1 << 16))
     done = on_software(LOAD, str(cut), GPUTAX_SOFT_KERNELS="null")
     assert done.stdout == "CUDA_ERROR_INVALID_IMAGE\n"
+
+
+SHAPE = """
+import gpu
+from cuda.bindings import driver as cu
+gpu.begin()
+numbers = (13, 16, 38, 120)  # clock, multiprocessors, L2, clusters
+print([gpu.ok(cu.cuDeviceGetAttribute(cu.CUdevice_attribute(number), 0)) for number in numbers])
+"""
+
+
+def test_only_with_null_kernels_the_device_has_the_shape_of_a_large_gpu(on_software: Any) -> None:
+    assert on_software(SHAPE, GPUTAX_SOFT_KERNELS="null").stdout == f"[1980000, 132, {50 << 20}, 1]\n"
+    assert on_software(SHAPE).stdout == "[0, 1, 0, 0]\n"
