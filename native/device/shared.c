@@ -29,7 +29,7 @@ bool shared_open(void)
     struct stat facts;
     if (!text || !*text)
         return true;
-    if (sscanf(text, "%d:%u%c", &descriptor, &number, &rest) == 2 && number < GPUTAX_SHARED_PLACES &&
+    if (sscanf(text, "%d:%u%c", &descriptor, &number, &rest) == 2 && number < SHARED_PLACES &&
         fstat(descriptor, &facts) == 0 && facts.st_size >= (off_t)sizeof own) {
         void *at = mmap(NULL, sizeof own, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
         if (at != MAP_FAILED) {
@@ -47,7 +47,7 @@ static uint64_t places_used(void)
 {
     uint64_t places = atomic_load_explicit(&device->places, memory_order_relaxed);
     places = places > place ? places : place + 1;
-    return places < GPUTAX_SHARED_PLACES ? places : GPUTAX_SHARED_PLACES;
+    return places < SHARED_PLACES ? places : SHARED_PLACES;
 }
 
 uint64_t shared_used(void)

@@ -23,7 +23,7 @@ typedef CUresult gputax_load_bounded(CUmodule *module, const void *image, unsign
 __attribute__((visibility("default"))) gputax_load_bounded gputaxModuleLoadBounded;
 
 /* What ran compiled and what interpreted; the names are those of the JSON that gputax_soft_report writes. */
-#define GPUTAX_SOFT_COUNTS(COUNT) \
+#define SOFTWARE_COUNTS(COUNT) \
     COUNT(KERNELS_COMPILED, kernels_compiled) \
     COUNT(KERNELS_FROM_CACHE, kernels_from_cache) \
     COUNT(KERNELS_REFUSED, kernels_refused) \
@@ -35,12 +35,12 @@ __attribute__((visibility("default"))) gputax_load_bounded gputaxModuleLoadBound
     COUNT(COMPILE_NS, compile_ns)
 enum {
 #define COUNT(what, name) GPUTAX_SOFT_##what,
-    GPUTAX_SOFT_COUNTS(COUNT)
+    SOFTWARE_COUNTS(COUNT)
 #undef COUNT
-        GPUTAX_SOFT_COUNT
+        SOFTWARE_COUNT
 };
 
-enum { GPUTAX_SHARED_PLACES = 256, GPUTAX_SHARED_TEXT = 512 };
+enum { SHARED_PLACES = 256, SHARED_TEXT_BYTES = 512 };
 
 /* What one process uses of the device. It alone writes here, and whoever made the memory clears the place when the process
  * is gone: there is no lock that a killed process could hold, and no sum that it could leave wrong. */
@@ -55,9 +55,9 @@ struct gputax_shared_device {
     _Atomic uint64_t attached; /* set by the first process that uses it */
     _Atomic uint64_t end_ns;   /* of all work so far on the timeline */
     _Atomic uint64_t places;   /* those in use are below; written by whoever made the memory */
-    struct gputax_shared_place place[GPUTAX_SHARED_PLACES];
-    _Atomic uint64_t counts[GPUTAX_SOFT_COUNT];
-    char refusal[GPUTAX_SHARED_TEXT], warning[GPUTAX_SHARED_TEXT]; /* the last ones */
+    struct gputax_shared_place place[SHARED_PLACES];
+    _Atomic uint64_t counts[SOFTWARE_COUNT];
+    char refusal[SHARED_TEXT_BYTES], warning[SHARED_TEXT_BYTES]; /* the last ones */
 };
 
 #endif

@@ -17,7 +17,7 @@
 #include "wire/handshake.h"
 #include "wire/spin_budget.h"
 
-enum { SEATS = GPUTAX_SHARED_PLACES }; /* of connected tenants, each with a worker */
+enum { SEATS = SHARED_PLACES }; /* of connected tenants, each with a worker */
 
 /* The descriptors that a worker is born with; all others are closed. */
 enum worker_descriptor {

@@ -117,7 +117,7 @@ static void add_tenant(struct json *json, const struct past *past)
 /* A text that a worker wrote: ended somewhere, printable. */
 static void add_foreign_text(struct json *json, const char *text)
 {
-    char copy[GPUTAX_SHARED_TEXT];
+    char copy[SHARED_TEXT_BYTES];
     memcpy(copy, text, sizeof copy);
     copy[sizeof copy - 1] = 0;
     for (char *at = copy; *at != 0; at++)
@@ -130,12 +130,12 @@ static void add_foreign_text(struct json *json, const char *text)
 static void add_soft_report(struct json *json, const struct gputax_shared_device *device)
 {
 #define COUNT(what, name) #name,
-    static const char *const names[] = {GPUTAX_SOFT_COUNTS(COUNT)};
+    static const char *const names[] = {SOFTWARE_COUNTS(COUNT)};
 #undef COUNT
     if (device->attached == 0)
         return;
     json_add(json, ", \"software\": ");
-    for (int at = 0; at < GPUTAX_SOFT_COUNT; at++)
+    for (int at = 0; at < SOFTWARE_COUNT; at++)
         json_add(json, "%s\"%s\": %llu", at == 0 ? "{" : ", ", names[at], (unsigned long long)device->counts[at]);
     json_add(json, ", \"refusal\": ");
     add_foreign_text(json, device->refusal);

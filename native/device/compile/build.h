@@ -35,7 +35,7 @@ void cache_release(void *library);
 /* report.c: counts of what ran how, for whoever asks. */
 enum report {
 #define COUNT(what, name) REPORT_##what = GPUTAX_SOFT_##what,
-    GPUTAX_SOFT_COUNTS(COUNT)
+    SOFTWARE_COUNTS(COUNT)
 #undef COUNT
 };
 void report_add(enum report what, uint64_t count);

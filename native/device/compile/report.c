@@ -16,7 +16,7 @@ void report_add(enum report what, uint64_t count)
 void report_refusal(const char *why)
 {
     pthread_mutex_lock(&lock);
-    snprintf(shared_device()->refusal, GPUTAX_SHARED_TEXT, "%s", why);
+    snprintf(shared_device()->refusal, SHARED_TEXT_BYTES, "%s", why);
     pthread_mutex_unlock(&lock);
     report_add(REPORT_KERNELS_REFUSED, 1);
 }
@@ -24,11 +24,11 @@ void report_refusal(const char *why)
 /* The texts are ours, without quotes or backslashes. */
 void report_warn(const char *text)
 {
-    static char last[GPUTAX_SHARED_TEXT];
+    static char last[SHARED_TEXT_BYTES];
     pthread_mutex_lock(&lock);
     if (strcmp(last, text) != 0) {
         snprintf(last, sizeof last, "%s", text);
-        snprintf(shared_device()->warning, GPUTAX_SHARED_TEXT, "%s", text);
+        snprintf(shared_device()->warning, SHARED_TEXT_BYTES, "%s", text);
         fprintf(stderr, "gputax software device: %s\n", last);
     }
     pthread_mutex_unlock(&lock);
@@ -39,11 +39,11 @@ __attribute__((visibility("default"))) int gputax_soft_report(char *to, size_t r
 int gputax_soft_report(char *to, size_t room)
 {
 #define COUNT(what, name) #name,
-    static const char *const NAMES[] = {GPUTAX_SOFT_COUNTS(COUNT)};
+    static const char *const NAMES[] = {SOFTWARE_COUNTS(COUNT)};
 #undef COUNT
     const struct gputax_shared_device *device = shared_device();
     int used = 0;
-    for (int i = 0; i < GPUTAX_SOFT_COUNT; i++)
+    for (int i = 0; i < SOFTWARE_COUNT; i++)
         used += snprintf(to ? to + used : NULL, to && (size_t)used < room ? room - (size_t)used : 0, "%s\"%s\": %llu",
                          i ? ", " : "{", NAMES[i],
                          (unsigned long long)atomic_load_explicit(&device->counts[i], memory_order_relaxed));

@@ -292,6 +292,7 @@ VARIABLE_OPTIONS: dict[str, Option] = {
 # Variables that gputax itself sets for workers and in pods; they need no option.
 OWN_VARIABLES: dict[str, str] = {
     "GPUTAX_SCRATCH": "The directory for temporary files of one worker; the coordinator creates and removes it.",
+    "GPUTAX_SOFT_SHARED": "The memory in which the workers of one GPU proxy share one software device.",
     "GPUTAX_TECHNIQUE": "How the device is shared: a label of the tenant's metrics (option --technique).",
     "GPUTAX_METRICS_PORT": "Port at which a tenant's worker serves /metrics.",
     "GPUTAX_METRICS_ADDRESS": "Address at which a tenant's worker serves /metrics.",
