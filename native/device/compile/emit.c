@@ -296,9 +296,12 @@ char *emit_kernel(const struct plan *plan, uint32_t *state_bytes, uint32_t *rang
     e->covered = calloc(plan->item_count + 1, sizeof *e->covered);
     e->turned = calloc(plan->item_count + 1, sizeof *e->turned);
     if (e->used && e->state_at && e->first && e->covered && e->turned && e->lazy && e->needed && state_place(e)) {
+        /* Inside the loop over gangs a stretch between two barriers has no call around it: 8.8 to 10.7 GFLOP/s on the
+         * tiled product. Without barriers nothing is gained, and the C compiler takes a tenth longer. */
         say(&e->body,
-            "static __attribute__((noinline)) int run(struct compiled_call *c, struct compiled_gang *gang)\n{\n"
-            "c->local = gang->local;\n");
+            "%s int run(struct compiled_call *c, struct compiled_gang *gang)\n{\n"
+            "char *const kept = gang->state;\n(void)kept;\nc->local = gang->local;\n",
+            plan->barrier_count ? "INLINE" : "static __attribute__((noinline))");
         declare(e);
         give(e);
         emit_entry(e);

@@ -110,7 +110,7 @@ void emit_entry(struct emitter *e)
                 continue;
             at++;
             if (plan->blocks[b].divergent && plan->blocks[b + 1].divergent)
-                say(&e->body, "__builtin_memcpy(&p%u, gang->state + %u, sizeof p%u);\n", b + 1, 64 * at, b + 1);
+                say(&e->body, "__builtin_memcpy(&p%u, kept + %u, sizeof p%u);\n", b + 1, 64 * at, b + 1);
         }
         say(&e->body, "m = NO_LANES;\ngoto L%u;\n", lowest);
     }
@@ -128,7 +128,7 @@ void emit_end(struct emitter *e)
         say(&e->body, ")) {\n");
         state_save(e, 0, NULL);
         for (uint32_t i = 1; i <= plan->barrier_count; i++)
-            say(&e->body, "__builtin_memcpy(gang->state + %u, &q%u, sizeof q%u);\n", 64 * i, i, i);
+            say(&e->body, "__builtin_memcpy(kept + %u, &q%u, sizeof q%u);\n", 64 * i, i, i);
         say(&e->body, "gang->entry = %u;\nreturn GANG_AT_BARRIER;\n}\n", plan->barrier_count + 1);
     }
     say(&e->body, "return GANG_ENDED;\nFAIL: __attribute__((unused));\nreturn GANG_FAILED;\n");

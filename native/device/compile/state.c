@@ -159,9 +159,9 @@ static void move(struct emitter *e, uint32_t r, bool restore)
         uint32_t at = e->state_at[r] + parts[i].offset;
         say(&e->body, "%s", rare(e, name, i, r));
         if (restore)
-            say(&e->body, "__builtin_memcpy(&%c%u, gang->state + %u, sizeof %c%u);\n", letter, r, at, letter, r);
+            say(&e->body, "__builtin_memcpy(&%c%u, kept + %u, sizeof %c%u);\n", letter, r, at, letter, r);
         else
-            say(&e->body, "__builtin_memcpy(gang->state + %u, &%c%u, sizeof %c%u);\n", at, letter, r, letter, r);
+            say(&e->body, "__builtin_memcpy(kept + %u, &%c%u, sizeof %c%u);\n", at, letter, r, letter, r);
     }
 }
 
