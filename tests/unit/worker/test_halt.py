@@ -22,11 +22,13 @@ def test_it_waits_no_longer_than_it_was_told() -> None:
 
 def test_an_order_of_another_thread_ends_the_wait_and_every_later_one() -> None:
     halt = Halt()
-    threading.Timer(0.1, halt.order).start()
+    timer = threading.Timer(0.1, halt.order)
+    timer.start()
     started = time.monotonic()
     assert halt.wait(60)
     assert halt.wait(60)
     assert time.monotonic() - started < 10
+    timer.join()
     halt.close()
 
 

@@ -171,9 +171,11 @@ def test_a_rate_beyond_the_device_shows_in_the_latency(virtual: VirtualTime) -> 
 
 
 def test_an_open_loop_that_waits_hears_the_order(halt: Halt) -> None:
-    threading.Timer(0.3, halt.order).start()
+    timer = threading.Timer(0.3, halt.order)
+    timer.start()
     started = time.monotonic()
     _, course, _ = served(plan("synthetic:latency_us=10", rate_per_s=0.001, duration_s=600), halt)
+    timer.join()  # it may be seen before it has written into the pipe, which is closed next
     assert time.monotonic() - started < 8
     assert course.unserved == 0
 
