@@ -217,14 +217,14 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int co
 static CUresult load_image(struct CUctx_st *context, const void *image, struct gputax_load_bounds *bounds,
                            CUmodule *module, struct ptx_log *log)
 {
-    size_t bytes = image_bytes(image, IMAGE_MOST);
     bool is_elf = strncmp(image, ELF_MAGIC, 4) == 0;
-    if (is_elf && null_kernels())
-        return bytes ? load_cubin(context, image, bytes, bounds, module, log) : CUDA_ERROR_INVALID_IMAGE;
-    if (is_elf) {
+    if (is_elf && !null_kernels()) {
         snprintf(log->text, sizeof log->text, "the image is a binary for a GPU; this device runs PTX text only");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
+    size_t bytes = image_bytes(image, IMAGE_MOST);
+    if (is_elf)
+        return bytes ? load_cubin(context, image, bytes, bounds, module, log) : CUDA_ERROR_INVALID_IMAGE;
     if (strncmp(image, FATBIN_MAGIC, 4) != 0)
         return load_text(context, image, bounds, module, log);
     const char *why = NULL;

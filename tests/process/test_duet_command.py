@@ -109,7 +109,7 @@ def test_the_table_answers_first(gputax: Gputax) -> None:
     assert re.search(r"^Noise: ±[\d.]+ % \(A against A, \d+ pairs in [\d.]+ s", done.stdout, re.MULTILINE)
     assert "\nEvidence: bare: nothing to prove.\n" in done.stdout
     assert done.stdout.endswith("Saved: d · Details: gputax report d\n")
-    assert "starting bare and bare (B), and A once more for the A/A control" in done.stderr
+    assert "starting bare and bare (B), and A again for the A/A control" in done.stderr
 
 
 @pytest.mark.parametrize(("words", "code"), [([], 7), (["--budget", "90%"], 7), (["--suite", "other.toml"], 0)])
@@ -208,7 +208,7 @@ def test_an_interrupted_duet_keeps_its_pairs_and_says_so(tmp_path: Path) -> None
     ("words", "after"),
     [
         (("--no-control",), "starting bare and bare (B)"),
-        ((), "A once more for the A/A control"),
+        ((), "A again for the A/A control"),
         (("--no-control", "--scenario", "offline"), "measuring"),
     ],
 )

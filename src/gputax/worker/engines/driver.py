@@ -229,7 +229,7 @@ class DriverEngine:
             "operation": self._operation.title,
             "bytes_per_run": self._operation.bytes_per_run,
             "host_memory": "pageable",
-            "answers": f"not compared: {NULL_KERNELS}" if computes_nothing(device.name) else "compared",
+            "kernel_answers": f"not compared: {NULL_KERNELS}" if computes_nothing(device.name) else "compared",
             "options": dict(self._request.options),
             "threads": 1,
             "precision": "none",
