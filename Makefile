@@ -7,7 +7,7 @@ SLOW := $(addprefix tests/,process docs native browser)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
 .PHONY: help run test test-all test-slow test-simulations test-quiet setup-tests e2e-prepare
-.PHONY: fuzz lint format-c e2e bench native test-torch pins generated schema manifests clean
+.PHONY: fuzz lint format-c e2e bench native test-torch test-frameworks setup-frameworks pins generated schema manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
@@ -38,9 +38,9 @@ test-quiet: $(VENV)/.installed-dev native  ## its third part: ground truth in ti
 
 setup-tests: $(VENV)/.installed-dev native
 
-fuzz:  ## the long fuzz run of ring, socket, calls, ptx, fatbin and cubin: ten minutes each, with the corpus of the repository
+fuzz:  ## the long fuzz run of ring, socket, calls, ptx, fatbin, cubin and tables: ten minutes each, with the corpus of the repository
 	$(MAKE) -C native fuzz
-	for target in ring socket calls ptx fatbin cubin; do \
+	for target in ring socket calls ptx fatbin cubin tables; do \
 	  native/build/fuzz/$$target --executions 100000000 --seconds 600 --corpus native/fuzz/corpus/$$target || exit 1; done
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy (strict; src, bench, e2e, native), import-linter; clang-format, cppcheck and shellcheck (installed with apt as root)
@@ -65,6 +65,13 @@ bench: $(VENV)/.installed-dev  ## measure the tool itself; writes results/bench.
 test-torch: .venv-torch/.installed-torch  ## compare the graphs with the transformers library (installs torch, 5 GB)
 	.venv-torch/bin/python -m pytest -m torch
 
+test-frameworks: setup-frameworks native  ## PyTorch, ONNX Runtime CUDA and CuPy on our own drivers, without a GPU (installs 6.4 GB into .venv-frameworks)
+	.venv-frameworks/bin/python -m pytest -m frameworks --durations=0 --durations-min=10 tests/frameworks
+
+setup-frameworks:
+	@[ -e .venv-frameworks/.installed-frameworks ] || echo "Installs PyTorch, ONNX Runtime, CuPy and NVIDIA's CUDA libraries from the package index into .venv-frameworks: 6.4 GB"
+	@$(MAKE) --no-print-directory .venv-frameworks/.installed-frameworks
+
 generated: $(VENV)/.installed-dev manifests  ## write the files that come from code: schemas, warnings, variables, kubernetes/
 	$(BIN)/python -m gputax.results.schema docs
 	$(BIN)/python -m gputax.plan.notices > docs/warnings.md
@@ -78,11 +85,11 @@ manifests: $(VENV)/.installed  ## regenerate the YAML files of kubernetes/ from 
 
 pins: $(VENV)/.installed-dev  ## resolve requirements/*.in again, with hashes and without an index
 	$(PIP) install uv
-	for set in cpu cuda dev torch; do $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
+	for set in cpu cuda dev torch frameworks; do $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-annotate --no-header -q requirements/$$set.in -o requirements/$$set.txt; done
 
 clean:  ## remove the environments and caches
-	rm -rf .venv .venv-torch .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist native/build
+	rm -rf .venv .venv-torch .venv-frameworks .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist native/build
 
 # Sharing a GPU on a cluster (docs/sharing.md). Each target says what it does and touches nothing without a cluster that answers.
 # CONTEXT=NAME of the kubeconfig; NAMESPACE and IMAGE of the tenants; FLAVOUR=gke or nos for their names; HELM_ARGS for the charts.
@@ -210,7 +217,7 @@ $(KUBECTL) create namespace $(1) --dry-run=client -o yaml | $(KUBECTL) apply -f 
 $(KUBECTL) label namespace $(1) pod-security.kubernetes.io/enforce=privileged --overwrite
 endef
 
-.venv/bin/python .venv-torch/bin/python:
+.venv/bin/python .venv-torch/bin/python .venv-frameworks/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
 	  echo "gputax needs Python 3.11 to 3.13 (MLPerf LoadGen has wheels for no newer one); found: $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Next: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 3; }
@@ -230,4 +237,10 @@ endef
 
 %/.installed-torch: requirements/torch.txt %/.installed-dev
 	$*/bin/python -m pip --disable-pip-version-check --no-input -q install --require-hashes -r $<
+	@touch $@
+
+# Not on top of the others: onnxruntime and onnxruntime-gpu install the same module.
+.venv-frameworks/.installed-frameworks: requirements/frameworks.txt pyproject.toml | .venv-frameworks/bin/python
+	.venv-frameworks/bin/python -m pip --disable-pip-version-check --no-input -q install --require-hashes -r $<
+	.venv-frameworks/bin/python -m pip --disable-pip-version-check --no-input -q install --no-deps --no-build-isolation -e .
 	@touch $@

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import client, figures, kubernetes, models, proxy, soft
+from bench import client, figures, frameworks, kubernetes, models, program, proxy, soft
 from bench.compare_million import compare_million
 from bench.duet import aa_false_verdicts, duet_gain, duet_seconds
 from bench.goals import GOALS, judge
 from bench.report_size import report_size
 from bench.share import share_figures
+from bench.victims import proxy_victims
 from gputax.results.files import write_text
 from gputax.results.store import now_text
 from gputax.worker.probes.facts import describe
@@ -30,14 +31,17 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "duet-gain": duet_gain,
     "duet-seconds": duet_seconds,
     "duet-a-a": aa_false_verdicts,
+    "duet-command": program.command_overhead,
     "proxy-operation": proxy.proxy_operation,
     "proxy-socket": proxy.proxy_operation_by_socket,
     "proxy-bandwidth": proxy.proxy_bandwidth,
     "proxy-launch": proxy.proxy_launch,
     "proxy-tenants": proxy.proxy_tenants,
     "proxy-tenant": proxy.proxy_tenant,
+    "proxy-victims": proxy_victims,
     "proxy-resnet50": models.proxy_resnet50,
     "proxy-calls": models.proxy_calls,
+    "proxy-stream": frameworks.proxy_stream,
     "soft-gflops": soft.soft_gflops,
     "soft-resnet50": models.soft_resnet50,
     "soft-bert-large": models.soft_bert_large,

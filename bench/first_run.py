@@ -10,6 +10,8 @@ import resource
 import sys
 from typing import Any
 
+from gputax.api import own_model
+from gputax.plan.own_model import OwnModel
 from gputax.worker.engines.engine import EngineRequest
 from gputax.worker.engines.tinygrad import TinygradEngine
 from gputax.worker.samples import SampleArea
@@ -56,9 +58,10 @@ class FirstRun(TinygradEngine):
         cuda.cuModuleLoadData = timed
 
 
-def measured(workload: str, weights: str = "") -> dict[str, Any]:
-    """Load the model, run it, and return what each part took."""
-    request = EngineRequest(workload, {"copies": "included"}, "software", "fp32", 1, 1, weights=weights)
+def measured(workload: str, model: str = "") -> dict[str, Any]:
+    """Load the workload, or a file with its inputs, run it, and return what each part took."""
+    own = own_model(model) if model else OwnModel()
+    request = EngineRequest(workload, {"copies": "included"}, "software", "fp32", 1, 1, own=own)
     engine = FirstRun(request)
     area = SampleArea(engine.adapt_inputs(load_workload(workload).synthetic_inputs(4, request.seed)), 1)
     engine.load_samples(area.arrays)

@@ -28,6 +28,7 @@ from gputax.measure.view import SilentView
 from gputax.places import environment_named
 from gputax.plan.cells import Setup
 from gputax.plan.driver import DriverChoice, driver_choice
+from gputax.plan.own_model import OwnModel
 from gputax.results.documents.comparison import Comparison
 from gputax.worker.workloads.model_store import models_folder
 
@@ -52,9 +53,9 @@ def soft_bert_large() -> dict[str, Any]:
         return inference_cpu("bert-large", BERT_LARGE_RUNS, "soft_bert_large_cpu_s")
 
 
-def inference_cpu(workload: str, runs: int, key: str, weights: str = "") -> dict[str, Any]:
+def inference_cpu(workload: str, runs: int, key: str, model: str = "") -> dict[str, Any]:
     """Return the CPU seconds of single runs in a worker whose device is inside of its own process."""
-    setup = _setup(workload, weights)
+    setup = _setup(workload, model)
     try:
         session = WorkerSession(environment_named("bare", driver=driver_choice(setup)), setup, SilentView())
     except GputaxError as error:
@@ -69,18 +70,18 @@ def inference_cpu(workload: str, runs: int, key: str, weights: str = "") -> dict
     return {key: statistics.median(each_s), f"{key}_ci95": median_interval(each_s), f"{key}_runs": each_s}
 
 
-def soft_compile(workload: str = "resnet50", weights: str = "", starts: int = CACHE_STARTS) -> dict[str, Any]:
+def soft_compile(workload: str = "resnet50", model: str = "", starts: int = CACHE_STARTS) -> dict[str, Any]:
     """CPU seconds until a model's kernels are native code: with an empty cache, and from the cache of that start."""
     with tempfile.TemporaryDirectory() as cache:
         variables = {"XDG_CACHE_HOME": cache, "GPUTAX_MODELS": str(models_folder())}
-        first_run(workload, weights, variables)  # captures the model, if this was never done; and fills the cache
+        first_run(workload, model, variables)  # captures the model, if this was never done; and fills the cache
         kept = Path(cache) / "gputax"
         if not kept.exists():
             why = "the device kept no compiled code: it interprets"
             return {"soft_compile_cold_s": None, "soft_compile_cached_s": None, "soft_compile_why": why}
         shutil.rmtree(kept)
-        cold = first_run(workload, weights, variables)
-        cached = [first_run(workload, weights, variables) for _ in range(starts)]
+        cold = first_run(workload, model, variables)
+        cached = [first_run(workload, model, variables) for _ in range(starts)]
     cached_s = [compile_s(each) for each in cached]
     return {
         "soft_compile_cold_s": compile_s(cold),
@@ -96,9 +97,9 @@ def compile_s(start: Mapping[str, float]) -> float:
     return start["load_s"] + start["first_run_s"] - start["later_run_s"]
 
 
-def first_run(workload: str, weights: str, variables: Mapping[str, str]) -> dict[str, Any]:
+def first_run(workload: str, model: str, variables: Mapping[str, str]) -> dict[str, Any]:
     """Start `bench.first_run` on the software device."""
-    words = [sys.executable, "-m", "bench.first_run", workload, *([weights] if weights else [])]
+    words = [sys.executable, "-m", "bench.first_run", workload, *([model] if model else [])]
     with Bare(DriverChoice("software")).surroundings() as surroundings:
         environ = {**surroundings, **variables}
         done = subprocess.run(words, env=environ, stdout=subprocess.PIPE, check=True, timeout=1800)
@@ -135,9 +136,9 @@ def overhead_figures(comparison: Comparison, key: str) -> dict[str, Any]:
     return {**figures, f"{key}_seconds": comparison.settings.get("seconds")}
 
 
-def proxy_calls(workload: str = "resnet50", weights: str = "", runs: int = CALLS_RUNS) -> dict[str, Any]:
+def proxy_calls(workload: str = "resnet50", model: str = "", runs: int = CALLS_RUNS) -> dict[str, Any]:
     """Driver calls that one inference sends to the proxy: those that wait for an answer, and those only posted."""
-    setup = _setup(workload, weights)
+    setup = _setup(workload, model)
     with (
         own_proxy(ProxyOptions(native_part(SOFTWARE_DEVICE)), os.environ) as address,
         api.variables_set({SOCKET_VARIABLE: str(address.socket)}),
@@ -172,5 +173,8 @@ def calls_between(before: Mapping[str, Any], after: Mapping[str, Any], runs: int
     }
 
 
-def _setup(workload: str, weights: str) -> Setup:
-    return Setup(workload, engine=ENGINE, device="software", weights=weights, sample_count=4, max_batch=1)
+def _setup(workload: str, model: str) -> Setup:
+    own = api.own_model(model) if model else OwnModel()
+    return Setup(
+        own.name if model else workload, engine=ENGINE, device="software", own=own, sample_count=4, max_batch=1
+    )

@@ -1,10 +1,12 @@
-/* The layout of a kernel's parameters, as the answer of cuModuleGetFunction carries it and as a launch packs them. */
+/* A kernel's name and the layout of its parameters, as cuModuleGetFunction and its answer carry them and as a launch packs
+ * them. */
 #ifndef GPUTAX_LAYOUT_H
 #define GPUTAX_LAYOUT_H
 
 #include <stdint.h>
 
 enum {
+    NAME_MOST = 7168, /* with its end: names of templates are long; what a message can carry (calls.toml) */
     PARAMETERS_MOST = 256,
     PARAMETER_BYTES_MOST = 32764, /* CUDA's limit since PTX 8.1 */
     PARAMETER_INLINE_MOST = 4096, /* what a message carries; more travels as bulk bytes */

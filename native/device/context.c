@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "device/meter.h"
 #include "device/shared.h"
 #include "device/timeline.h"
 #include "driver/runtime.h"
 
 enum { STACK_DEPTH = 64 };
+enum { CONTEXT_BYTES = 4096 }; /* what it is metered with: itself, its scratch's head and its place in tables */
 
 static _Thread_local struct CUctx_st *stack[STACK_DEPTH];
 static _Thread_local int depth;
@@ -49,13 +51,15 @@ CUresult context_create(struct CUctx_st **made, unsigned int flags)
 {
     if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
         return CUDA_ERROR_INVALID_VALUE;
-    struct CUctx_st *context = calloc(1, sizeof *context);
-    if (!context)
+    if (!meter_take(CONTEXT_BYTES))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    context->scratch = ptx_scratch_open();
-    if (!context->scratch || !handle_add(context, HANDLE_CONTEXT)) {
-        ptx_scratch_close(context->scratch);
+    struct CUctx_st *context = calloc(1, sizeof *context);
+    if (context)
+        context->scratch = ptx_scratch_open();
+    if (!context || !context->scratch || !handle_add(context, HANDLE_CONTEXT)) {
+        ptx_scratch_close(context ? context->scratch : NULL);
         free(context);
+        meter_give_back(CONTEXT_BYTES);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_init(&context->work, NULL);
@@ -77,6 +81,7 @@ static void context_free(struct CUctx_st *context)
     ptx_scratch_close(context->scratch);
     pthread_mutex_destroy(&context->work);
     free(context);
+    meter_give_back(CONTEXT_BYTES);
 }
 
 static void context_release(struct CUctx_st *context)

@@ -274,6 +274,12 @@ static CUresult take_attribute(const struct CUfunc_st *function, const struct la
     return fits ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
+static double null_time(const struct ptx_kernel *kernel, const struct ptx_launch *launch)
+{
+    uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    return null_launch(kernel->name, blocks, (uint64_t)launch->block[0] * launch->block[1] * launch->block[2]);
+}
+
 static CUresult launch_in(struct CUctx_st *context, const struct launch *from)
 {
     _Alignas(16) unsigned char parameters[DEVICE_PARAMETER_BYTES];
@@ -296,10 +302,11 @@ static CUresult launch_in(struct CUctx_st *context, const struct launch *from)
     launch.parameters = parameters;
     launch.memory = &memory;
     launch.timeout_ns = device_timeout_ns();
-    struct timeline_work work = timeline_begin_kernel(null_kernels() ? null_launch(function->kernel->name) : 0);
+    struct timeline_work work = timeline_begin_kernel(null_kernels() ? null_time(function->kernel, &launch) : 0);
     result = null_kernels() ? CUDA_SUCCESS : ptx_run(function->kernel, &launch, context->scratch);
     stream_finish(stream, timeline_end(work));
-    if (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == CUDA_ERROR_NOT_SUPPORTED)
+    if (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == CUDA_ERROR_OUT_OF_MEMORY ||
+        result == CUDA_ERROR_NOT_SUPPORTED)
         return result; /* nothing has run */
     if (result != CUDA_SUCCESS)
         ptx_output_drain(context->scratch); /* the words of an assert: no later call gets in */

@@ -4,9 +4,12 @@
 #include <string.h>
 
 #include "calls/image.h"
+#include "calls/pace.h"
 #include "device/device.h"
 #include "device/fatbin/fatbin.h"
 #include "device/null.h"
+#include "device/shared.h"
+#include "device/timeline.h"
 #include "include/software_abi.h"
 
 static const char ELF_MAGIC[] = "\x7f"
@@ -106,7 +109,8 @@ static void complain_once(const char *text)
     pthread_mutex_lock(&lock);
     if (strcmp(said, line) != 0) {
         memcpy(said, line, sizeof said);
-        fprintf(stderr, "gputax software device: %s\n", line);
+        if (pace_line(&shared_device()->next_line_ns, timeline_now()))
+            fprintf(stderr, "gputax software device: %s\n", line);
     }
     pthread_mutex_unlock(&lock);
 }

@@ -1,5 +1,5 @@
 # The software CUDA device: a libcuda.so.1 that computes on the CPU.
-DEVICE_SOURCES := $(wildcard device/*.c) $(wildcard device/ptx/*.c) $(wildcard device/compile/*.c) $(wildcard device/fatbin/*.c) $(wildcard driver/*.c) calls/procs.c calls/image.c
+DEVICE_SOURCES := $(wildcard device/*.c) $(wildcard device/ptx/*.c) $(wildcard device/compile/*.c) $(wildcard device/fatbin/*.c) $(wildcard driver/*.c) $(wildcard confine/*.c) calls/procs.c calls/image.c
 DEVICE_OBJECTS := $(call objects,$(DEVICE_SOURCES)) $(BUILD)/obj/generated/device_procs.o \
     $(BUILD)/obj/generated/fronts.o $(BUILD)/obj/generated/refused_calls.o
 DEVICE_LIBRARY := $(BUILD)/software/libcuda.so.1

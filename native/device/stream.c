@@ -283,3 +283,17 @@ CUresult cuStreamGetFlags(CUstream stream, unsigned int *flags)
     context_leave(context);
     return CUDA_SUCCESS;
 }
+
+CUresult cuStreamGetPriority(CUstream stream, int *priority)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *found;
+    if (!priority)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_stream(stream, &context, &found);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *priority = found->priority;
+    context_leave(context);
+    return CUDA_SUCCESS;
+}

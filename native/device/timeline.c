@@ -11,11 +11,13 @@
 #include <time.h>
 
 #include "device/shared.h"
+#include "include/software_abi.h"
 
 /* A sleeping thread wakes late: 20 to 25 us to wake a halted virtual CPU (measured), and some for the timer. */
 enum { WAKE_NS = 80000 };
 
-static _Atomic uint64_t own_end_ns; /* of the work of this process */
+static _Atomic uint64_t own_end_ns;              /* of the work of this process */
+static _Atomic uint64_t busy_ns[TIMELINE_KINDS]; /* how long the device was at work for this process */
 static double kernel_ns;
 static double copy_ns_per_byte;
 static bool throttled; /* any work takes a stated time */
@@ -98,18 +100,19 @@ static void wait_for_turn(void)
 }
 
 /* Takes its place behind all work of the device. No lock, so that a process that is killed here holds nobody up. */
-static struct timeline_work begin(double ns)
+static struct timeline_work begin(enum timeline_kind kind, double ns)
 {
-    struct timeline_work work = {0};
+    struct timeline_work work = {.kind = kind};
+    if (throttled && shared_with_others())
+        wait_for_turn();
+    work.begun_ns = timeline_now();
     if (!throttled)
         return work;
-    if (shared_with_others())
-        wait_for_turn();
-    uint64_t now = timeline_now(), length = (uint64_t)(ns + 0.5);
+    work.length_ns = (uint64_t)(ns + 0.5);
     _Atomic uint64_t *end_ns = &shared_device()->end_ns;
     uint64_t last = atomic_load(end_ns);
     do
-        work.end_ns = (now > last ? now : last) + length;
+        work.end_ns = (work.begun_ns > last ? work.begun_ns : last) + work.length_ns;
     while (!atomic_compare_exchange_weak(end_ns, &last, work.end_ns));
     raise_to(&own_end_ns, work.end_ns);
     return work;
@@ -117,22 +120,24 @@ static struct timeline_work begin(double ns)
 
 struct timeline_work timeline_begin_kernel(double ns)
 {
-    return begin(kernel_ns > 0 ? kernel_ns : ns);
+    return begin(WORK_KERNEL, kernel_ns > 0 ? kernel_ns : ns);
 }
 
 struct timeline_work timeline_begin_copy(size_t bytes)
 {
-    return begin((double)bytes * copy_ns_per_byte);
+    return begin(WORK_COPY, (double)bytes * copy_ns_per_byte);
 }
 
 struct timeline_work timeline_begin_other(void)
 {
-    return begin(0);
+    return begin(WORK_COPY, 0);
 }
 
 uint64_t timeline_end(struct timeline_work work)
 {
-    uint64_t now = timeline_now();
+    uint64_t now = timeline_now(), computed_ns = now - work.begun_ns;
+    atomic_fetch_add_explicit(&busy_ns[work.kind], computed_ns > work.length_ns ? computed_ns : work.length_ns,
+                              memory_order_relaxed);
     if (work.end_ns >= now)
         return work.end_ns;
     if (work.end_ns) {
@@ -140,6 +145,16 @@ uint64_t timeline_end(struct timeline_work work)
         raise_to(&own_end_ns, now);
     }
     return now;
+}
+
+/* What still lies ahead on the timeline has not been done yet; it is taken from the kernels, of which nearly all of it is. */
+CUresult gputaxBusy(uint64_t *kernels_ns, uint64_t *copies_ns)
+{
+    uint64_t now = timeline_now(), end = atomic_load(&own_end_ns), ahead = end > now ? end - now : 0;
+    uint64_t kernels = atomic_load(&busy_ns[WORK_KERNEL]);
+    *kernels_ns = kernels > ahead ? kernels - ahead : 0;
+    *copies_ns = atomic_load(&busy_ns[WORK_COPY]);
+    return CUDA_SUCCESS;
 }
 
 static void relax(void)

@@ -8,8 +8,12 @@
 
 enum timeline_wait { WAIT_SPIN, WAIT_YIELD, WAIT_SLEEP };
 
+enum timeline_kind { WORK_KERNEL, WORK_COPY, TIMELINE_KINDS };
+
 struct timeline_work {
     uint64_t end_ns; /* earliest end by the throttle */
+    uint64_t begun_ns, length_ns;
+    enum timeline_kind kind;
 };
 
 /* Reads the throttles; `suffix` gets what the device's name says about them ("" without any). `kernels_timed`: kernels bring

@@ -104,3 +104,22 @@ CUresult stream_resolve(CUstream *stream)
     *stream = found->stream;
     return CUDA_SUCCESS;
 }
+
+CUresult cuStreamGetId(CUstream stream, unsigned long long *id)
+{
+    if (id == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = stream_resolve(&stream);
+    if (result == CUDA_SUCCESS)
+        result = cuCtxGetId(NULL, id);
+    if (result == CUDA_SUCCESS)
+        *id = stream_number(*id, stream);
+    return result;
+}
+
+/* Streams are of the one device. */
+CUresult cuStreamGetDevice(CUstream stream, CUdevice *device)
+{
+    (void)stream;
+    return device != NULL ? cuCtxGetDevice(device) : CUDA_ERROR_INVALID_VALUE;
+}

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/front.h"
 #include "driver/runtime.h"
 
 bool runtime_asked_for(void)
@@ -126,13 +127,11 @@ static CUresult context_number(CUcontext context, uint64_t *number)
     return result;
 }
 
-/* Different for streams that live at the same time; the default streams of two contexts are two. */
-static CUresult stream_number(CUcontext context, CUstream stream, uint64_t *number)
+static CUresult number_of_stream(CUcontext context, CUstream stream, uint64_t *number)
 {
     CUresult result = context_number(context, number);
     if (result == CUDA_SUCCESS)
-        *number =
-            stream > CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)stream : *number << 2 | (uint64_t)(uintptr_t)stream;
+        *number = stream_number(*number, stream);
     return result;
 }
 
@@ -152,7 +151,7 @@ static const slot tool_numbers_table[64] = {
     [5 ... 38] = FUNCTION(not_supported),
     [39] = FUNCTION(no_number),
     [40 ... 50] = FUNCTION(not_supported),
-    [51] = FUNCTION(stream_number),
+    [51] = FUNCTION(number_of_stream),
     [52 ... 63] = FUNCTION(not_supported),
 };
 

@@ -33,6 +33,13 @@ static inline bool stream_is_legacy(CUstream stream)
     return stream == NULL || stream == CU_STREAM_LEGACY;
 }
 
+/* A number that no other stream has at the same time; the default streams of two contexts are two. */
+static inline uint64_t stream_number(uint64_t context_number, CUstream stream)
+{
+    return stream > CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)stream
+                                         : context_number << 2 | (uint64_t)(uintptr_t)stream;
+}
+
 /* --- default_stream.c --- */
 
 /* Replaces CU_STREAM_PER_THREAD by the calling thread's own stream of the current context. */

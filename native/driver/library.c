@@ -12,12 +12,14 @@
 #include <string.h>
 
 #include "calls/image.h"
+#include "calls/layout.h"
 #include "driver/fork.h"
 
-enum { TABLE_MOST = 1 << 16, NAME_MOST = 1024 };
+enum { TABLE_MOST = 1 << 16 };
 
-struct in_context { /* what a library or a kernel is in one context */
-    unsigned long long context;
+struct in_context {             /* what a library or a kernel is in one context */
+    unsigned long long context; /* its id, which no other context ever has */
+    CUcontext where;
     void *handle; /* a module or a function */
 };
 
@@ -107,11 +109,13 @@ static void *handle_in(const struct entry *entry, unsigned long long context)
 
 static bool remember(struct entry *entry, unsigned long long context, void *handle)
 {
+    CUcontext where = NULL;
     struct in_context *grown = realloc(entry->contexts, (entry->contexts_count + 1) * sizeof *grown);
     if (grown == NULL)
         return false;
     entry->contexts = grown;
-    grown[entry->contexts_count++] = (struct in_context){context, handle};
+    cuCtxGetCurrent(&where);
+    grown[entry->contexts_count++] = (struct in_context){context, where, handle};
     return true;
 }
 
@@ -221,14 +225,30 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
 }
 
 /* The module goes from the current context; those of other contexts go with their contexts. */
+/* A context that has ended took its module with it. */
+static CUresult unload_from(const struct in_context *one)
+{
+    unsigned long long id;
+    CUcontext popped;
+    if (cuCtxGetId(one->where, &id) != CUDA_SUCCESS || id != one->context)
+        return CUDA_SUCCESS;
+    CUresult result = cuCtxPushCurrent_v2(one->where);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuModuleUnload(one->handle);
+    cuCtxPopCurrent_v2(&popped);
+    return result;
+}
+
 CUresult cuLibraryUnload(CUlibrary handle)
 {
-    unsigned long long context;
     CUresult result = CUDA_SUCCESS;
     libraries_lock();
     struct entry *library = find(handle, true);
-    if (library != NULL && current_id(&context) == CUDA_SUCCESS && handle_in(library, context) != NULL)
-        result = cuModuleUnload(handle_in(library, context));
+    for (size_t at = 0; library != NULL && at < library->contexts_count; at++) {
+        CUresult one = unload_from(&library->contexts[at]);
+        result = result == CUDA_SUCCESS ? one : result;
+    }
     for (uint32_t at = 0; at < slots && library != NULL; at++)
         if (entries[at] != NULL && entries[at]->library == library) {
             free_entry(entries[at]);

@@ -246,6 +246,8 @@ static void open_backend(void)
     BACKEND_CALLS(TAKE)
 #undef TAKE
     backend.load_bounded = gputaxModuleLoadBounded;
+    backend.set_meter = gputaxSetMeter;
+    backend.busy = gputaxBusy;
     must_hold(cuInit(0) == CUDA_SUCCESS);
     must_hold(cuDeviceTotalMem_v2(&backend.memory_bytes, 0) == CUDA_SUCCESS);
     backend.path = "fuzz";

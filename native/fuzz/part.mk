@@ -46,7 +46,7 @@ $(eval $(call fuzz_target,fatbin,$(wildcard device/fatbin/*.c)))
 $(eval $(call fuzz_target,cubin,device/cubin.c device/ptx/pool.c))
 
 # The loader and the interpreter of PTX need libm and their own flags (see device/part.mk), so the rule is our own.
-PTX_FUZZED := fuzz/ptx.c fuzz/ptx_mutate.c $(wildcard device/ptx/*.c)
+PTX_FUZZED := fuzz/ptx.c fuzz/ptx_mutate.c device/meter.c $(wildcard device/ptx/*.c)
 $(call fuzz_objects,$(wildcard device/ptx/*.c)): FUZZ_CFLAGS += -fno-strict-aliasing -ffp-contract=off -fno-math-errno
 $(BUILD)/fuzz/ptx: $(call fuzz_objects,$(PTX_FUZZED) $(FUZZ_DRIVER))
 	@mkdir -p $(@D)

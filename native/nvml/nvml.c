@@ -1,6 +1,6 @@
 /* NVML for a tenant: its one device, its memory within the quota and its own process, and nothing of other tenants. All of
  * it is asked from libvgpu (the libcuda.so.1 of this process), so a program and its monitoring see the same device. What only
- * the node's driver knows (clocks, temperature, power, utilisation) is "not supported". */
+ * the node's driver knows (clocks, temperature, power) is "not supported", and so is utilisation on a GPU. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -13,6 +13,7 @@
 
 #include "include/cuda_abi.h"
 #include "nvml/nvml_abi.h"
+#include "nvml/utilisation.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -34,6 +35,7 @@ static struct {
     CUresult (*cuDeviceGetUuid_v2)(CUuuid *uuid, CUdevice device);
     CUresult (*cuDeviceGetAttribute)(int *value, CUdevice_attribute attribute, CUdevice device);
     CUresult (*gputaxMemory)(size_t *used, size_t *total);
+    busy_question *gputaxUtilisation;
 } driver;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -47,6 +49,8 @@ static nvmlReturn_t result_of(CUresult result)
         return NVML_SUCCESS;
     case CUDA_ERROR_NO_DEVICE:
         return NVML_ERROR_DRIVER_NOT_LOADED;
+    case CUDA_ERROR_NOT_SUPPORTED:
+        return NVML_ERROR_NOT_SUPPORTED;
     case CUDA_ERROR_SYSTEM_NOT_READY: /* the proxy is gone */
         return NVML_ERROR_GPU_IS_LOST;
     default:
@@ -67,8 +71,9 @@ static bool find_driver(void)
     FIND(cuDeviceGetUuid_v2);
     FIND(cuDeviceGetAttribute);
     FIND(gputaxMemory);
+    FIND(gputaxUtilisation);
 #undef FIND
-    return driver.gputaxMemory != NULL && driver.cuInit != NULL;
+    return driver.gputaxMemory != NULL && driver.gputaxUtilisation != NULL && driver.cuInit != NULL;
 }
 
 static CUresult attribute(int number, int *value)
@@ -122,6 +127,8 @@ EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
     pthread_mutex_lock(&lock);
     if (users == 0)
         result = find_driver() ? result_of(read_device(&only)) : NVML_ERROR_DRIVER_NOT_LOADED;
+    if (users == 0 && result == NVML_SUCCESS)
+        utilisation_open(driver.gputaxUtilisation);
     users += result == NVML_SUCCESS;
     pthread_mutex_unlock(&lock);
     return result;
@@ -375,6 +382,18 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v
     return result;
 }
 
+EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates);
+EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates)
+{
+    nvmlReturn_t result = ready_for(device, rates);
+    if (result != NVML_SUCCESS)
+        return result;
+    pthread_mutex_lock(&lock);
+    result = result_of(utilisation_rates(driver.gputaxUtilisation, rates));
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
 /* Whether there is room for this process, which alone is told of; `memory` gets what it uses. */
 static nvmlReturn_t own_process(nvmlDevice_t device, unsigned int *count, const void *to, unsigned long long *used)
 {
@@ -453,7 +472,6 @@ NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
     { \
         return initialised() ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_UNINITIALIZED; \
     }
-NOT_SUPPORTED(nvmlDeviceGetUtilizationRates)
 NOT_SUPPORTED(nvmlDeviceGetTemperature)
 NOT_SUPPORTED(nvmlDeviceGetTemperatureV)
 NOT_SUPPORTED(nvmlDeviceGetPowerUsage)

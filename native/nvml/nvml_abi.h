@@ -30,6 +30,10 @@ typedef struct {
 } nvmlMemory_v2_t;
 
 typedef struct {
+    unsigned int gpu, memory; /* percent */
+} nvmlUtilization_t;
+
+typedef struct {
     unsigned int pid;
     unsigned long long usedGpuMemory;
 } nvmlProcessInfo_v1_t;

@@ -13,6 +13,7 @@ enum account_kind { ACCOUNT_MEMORY, ACCOUNT_STREAMS, ACCOUNT_MODULES, ACCOUNT_KI
 struct account {
     _Atomic uint64_t seats; /* those in use are below; written by the broker */
     _Atomic uint64_t next_launch_ns;
+    _Atomic uint64_t next_line_ns; /* of the log, see pace.h */
     _Atomic uint64_t use[SEATS][ACCOUNT_KINDS];
 };
 

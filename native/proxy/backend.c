@@ -13,6 +13,8 @@ static bool look_up(struct backend *backend, void *library)
     BACKEND_CALLS(LOOK_UP)
 #undef LOOK_UP
     *(void **)&backend->load_bounded = dlsym(library, "gputaxModuleLoadBounded");
+    *(void **)&backend->set_meter = dlsym(library, "gputaxSetMeter");
+    *(void **)&backend->busy = dlsym(library, "gputaxBusy");
     return calls->cuInit != NULL && calls->cuDeviceGet != NULL && calls->cuDeviceGetName != NULL &&
            calls->cuDeviceTotalMem_v2 != NULL && calls->cuCtxDestroy_v2 != NULL && calls->cuCtxSetCurrent != NULL &&
            calls->cuCtxSynchronize != NULL && calls->cuMemAlloc_v2 != NULL && calls->cuMemFree_v2 != NULL &&
@@ -51,4 +53,14 @@ bool backend_open(struct backend *backend, const char *path, char *why, size_t w
     static const char software[] = "gputax software device";
     backend->clears_itself = strncmp(backend->name, software, sizeof software - 1) == 0;
     return true;
+}
+
+bool backend_works(const struct backend *backend)
+{
+    const struct backend_calls *calls = &backend->calls;
+    CUcontext context;
+    if (backend->clears_itself || calls->cuCtxCreate_v2 == NULL)
+        return true;
+    return calls->cuCtxCreate_v2(&context, 0, backend->device) == CUDA_SUCCESS &&
+           calls->cuCtxDestroy_v2(context) == CUDA_SUCCESS;
 }

@@ -17,10 +17,15 @@ struct backend {
      * another backend nothing is known, so the proxy clears memory before it hands it out. */
     bool clears_itself;
     struct backend_calls calls;        /* NULL: the backend does not have it */
-    gputax_load_bounded *load_bounded; /* only the software device has it */
+    gputax_load_bounded *load_bounded; /* only the software device has this one, */
+    gputax_set_meter *set_meter;       /* this one, */
+    gputax_busy *busy;                 /* and this one */
 };
 
 /* Opens the library and its device 0. False with the reason. */
 bool backend_open(struct backend *backend, const char *path, char *why, size_t why_size);
+
+/* Whether it makes a context and ends it; true for the software device, which does. */
+bool backend_works(const struct backend *backend);
 
 #endif

@@ -9,19 +9,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "calls/pace.h"
 #include "proxy/clock.h"
+#include "proxy/confine.h"
 #include "proxy/spawn.h"
 
 enum {
     ACTIVE_MS = 100,
     IDLE_READ_MS = 500,
-    WATCH_MS = 200,       /* how often workers are looked at */
-    GREETING_MS = 20000,  /* a worker that serves nobody after so long is ended: handshake and the start of a device */
-    ORPHAN_MS = 5000,     /* the same after the death of its tenant */
-    REMEMBERED_MS = 10000 /* an identity without connections keeps its launch quota's state for so long */
+    WATCH_MS = 200,        /* how often workers are looked at */
+    GREETING_MS = 20000,   /* a worker that serves nobody after so long is ended: handshake and the start of a device */
+    ORPHAN_MS = 5000,      /* the same after the death of its tenant */
+    REMEMBERED_MS = 10000, /* an identity without connections keeps the state of its quotas for so long */
+    /* A start of a worker takes 2 ms of CPU time: who connects and hangs up in a loop gets a tenth of a core's time. */
+    STARTS_AT_ONCE = SEATS / 2,
+    STARTS_EACH_MS = 20,
+    /* Numbers that systemd's list of users leaves free (60578 to 61183); below 65536, so that a container has them, too. */
+    USERS_FIRST = 60600,
 };
 
 static uint64_t ms(uint64_t count)
@@ -35,8 +43,7 @@ uint64_t broker_memory_limit(const struct broker *broker)
     return asked == 0 || asked > all ? all : asked;
 }
 
-/* A page with the settings of a worker; its descriptor, or -1. */
-static int make_page(const struct broker *broker, struct page **page)
+int broker_page(const struct broker *broker, struct page **page)
 {
     void *at;
     int file = spawn_memory("gputax-tenant", sizeof **page, &at);
@@ -48,27 +55,32 @@ static int make_page(const struct broker *broker, struct page **page)
     settings->policy = broker->policy.spin;
     settings->always_clear = broker->policy.always_clear;
     settings->limits = broker->policy.limits;
+    settings->unconfined = broker->policy.unconfined;
+    settings->user = broker->policy.first_user;
+    settings->user_asked = broker->policy.users_asked;
     snprintf(settings->backend, sizeof settings->backend, "%s", broker->backend);
     return file;
 }
 
-static pid_t start(const struct broker *broker, int socket, int page, int account, int process)
+static pid_t start(const struct broker *broker, enum role role, int socket, int page, int account, int process,
+                   int compiler)
 {
     const int given[] = {
         [WORKER_SOCKET - WORKER_SOCKET] = socket,        [WORKER_PAGE - WORKER_SOCKET] = page,
         [WORKER_ACCOUNT - WORKER_SOCKET] = account,      [WORKER_DEVICE - WORKER_SOCKET] = broker->device_file,
-        [WORKER_LIFE - WORKER_SOCKET] = broker->life[0], [WORKER_PEER - WORKER_SOCKET] = process};
-    return spawn_worker(given);
+        [WORKER_LIFE - WORKER_SOCKET] = broker->life[0], [WORKER_PEER - WORKER_SOCKET] = process,
+        [WORKER_COMPILER - WORKER_SOCKET] = compiler};
+    return spawn(role, given);
 }
 
 static bool probe(struct broker *broker, char *why, size_t why_size)
 {
     struct page *page;
-    int file = make_page(broker, &page), status = 0;
+    int file = broker_page(broker, &page), status = 0;
     pid_t worker = -1;
     if (file >= 0) {
         page->settings.probe = true;
-        worker = start(broker, -1, file, -1, -1);
+        worker = start(broker, ROLE_DRIVER, -1, file, -1, -1, -1);
         close(file);
     }
     while (worker > 0 && waitpid(worker, &status, 0) < 0 && errno == EINTR) {
@@ -85,6 +97,17 @@ static bool probe(struct broker *broker, char *why, size_t why_size)
     return well;
 }
 
+/* Users for the workers, one for each seat: those that were asked for, else some of our own where it is possible. */
+static bool choose_users(struct policy *policy, const char **why)
+{
+    if (!policy->users_asked)
+        policy->first_user = USERS_FIRST;
+    if (policy->first_user == 0 || confine_users_can(policy->first_user, SEATS, why))
+        return true;
+    policy->first_user = 0;
+    return !policy->users_asked;
+}
+
 bool broker_begin(struct broker *broker, char *why, size_t why_size, int *code)
 {
     void *device;
@@ -93,6 +116,11 @@ bool broker_begin(struct broker *broker, char *why, size_t why_size, int *code)
     *code = 1;
     if (broker->device_file < 0 || !spawn_prepare() || pipe2(broker->life, O_CLOEXEC) != 0) {
         snprintf(why, why_size, "cannot prepare for workers: %s", strerror(errno));
+        return false;
+    }
+    const char *reason;
+    if (!choose_users(&broker->policy, &reason)) {
+        snprintf(why, why_size, "--worker-uids: %s", reason);
         return false;
     }
     broker->device = device;
@@ -202,7 +230,7 @@ static unsigned int at_place(const struct broker *broker, unsigned int place)
 }
 
 /* The first free seat, if this identity may have one more. Else the reason. */
-static struct seat *admit(struct broker *broker, const struct identity *identity, const char **reason)
+static struct seat *admit(struct broker *broker, struct identity *identity, const char **reason)
 {
     *reason = "too many tenants";
     if (identity == NULL || broker->stopping)
@@ -219,7 +247,12 @@ static struct seat *admit(struct broker *broker, const struct identity *identity
         *reason = "the last seats are for tenants that have none yet";
         return NULL;
     }
-    return free_seat(broker);
+    struct seat *seat = free_seat(broker);
+    if (seat != NULL && !pace_take(&identity->next_start_ns, ms(STARTS_EACH_MS), STARTS_AT_ONCE, now_ns())) {
+        *reason = "this tenant connects too often: 128 times at once, and then 50 times a second, are served";
+        return NULL;
+    }
+    return seat;
 }
 
 /* Fills the page and starts the worker. */
@@ -228,19 +261,28 @@ static bool seat_tenant(struct broker *broker, struct seat *seat, struct identit
 {
     unsigned int number = (unsigned int)(seat - broker->seats);
     struct page *page;
-    int file = make_page(broker, &page);
+    int file = broker_page(broker, &page);
     if (file < 0)
         return false;
     page->settings.seat = number;
     page->settings.tenant = broker->tenants_seen + 1;
     page->settings.peer = *peer;
     page->settings.limits.memory_bytes = broker_memory_limit(broker);
+    page->settings.user += page->settings.user == 0 ? 0 : number;
     page->spin_us = broker->spin_us;
     mark_seats(broker, identity, number);
-    pid_t worker = start(broker, socket, file, identity->account_file, process);
+    int orders[2] = {-1, -1};
+    if (broker->finding.clears_itself && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, orders) != 0)
+        orders[0] = orders[1] = -1; /* out of descriptors: kernels are interpreted */
+    enum role role = broker->finding.clears_itself ? ROLE_SOFTWARE : ROLE_DRIVER;
+    pid_t worker = start(broker, role, socket, file, identity->account_file, process, orders[1]);
     close(file);
+    if (orders[1] >= 0)
+        close(orders[1]);
     if (worker < 0) {
         munmap(page, sizeof *page);
+        if (orders[0] >= 0)
+            close(orders[0]);
         return false;
     }
     *seat = (struct seat){.id = ++broker->tenants_seen,
@@ -248,6 +290,7 @@ static bool seat_tenant(struct broker *broker, struct seat *seat, struct identit
                           .identity = identity,
                           .worker = worker,
                           .process = process,
+                          .orders = orders[0],
                           .page = page,
                           .begun_ns = now_ns()};
     identity->connections++;
@@ -290,7 +333,8 @@ static void say_how(const struct seat *seat, int status, char *how, size_t size)
         snprintf(how, size, "its worker failed with code %d", WEXITSTATUS(status));
     else
         snprintf(how, size, "%s", state >= TENANT_LEFT && state <= TENANT_STOPPED ? ends[state] : "left");
-    if (WIFSIGNALED(status) || WEXITSTATUS(status) != 0)
+    if ((WIFSIGNALED(status) || WEXITSTATUS(status) != 0) &&
+        pace_line(&seat->identity->account->next_line_ns, now_ns()))
         fprintf(stderr, "gputax-proxy: tenant %llu (pid %ld): %s\n", (unsigned long long)seat->id, (long)seat->peer.pid,
                 how);
 }
@@ -313,6 +357,8 @@ static void clear_seat(struct broker *broker, struct seat *seat, int status)
     munmap(seat->page, sizeof *seat->page);
     if (seat->process >= 0)
         close(seat->process);
+    if (seat->orders >= 0)
+        close(seat->orders);
     *seat = (struct seat){0};
     broker->seats_used--;
 }
@@ -322,7 +368,7 @@ void broker_reap(struct broker *broker)
     int status;
     pthread_mutex_lock(&broker->lock);
     for (pid_t worker; (worker = waitpid(-1, &status, WNOHANG)) > 0;)
-        for (unsigned int at = 0; at < SEATS; at++)
+        for (unsigned int at = 0; at < SEATS && !compiler_ended(broker, worker, status); at++)
             if (broker->seats[at].id != 0 && broker->seats[at].worker == worker)
                 clear_seat(broker, &broker->seats[at], status);
     pthread_mutex_unlock(&broker->lock);

@@ -3,6 +3,7 @@
 #ifndef GPUTAX_PROXY_BROKER_H
 #define GPUTAX_PROXY_BROKER_H
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -35,7 +36,9 @@ struct seat {
     struct wire_peer peer;
     struct identity *identity;
     pid_t worker;
-    int process; /* a pidfd of the tenant, or -1 */
+    int process;    /* a pidfd of the tenant, or -1 */
+    int orders;     /* the other end of what the worker writes texts to; -1: none */
+    pid_t compiler; /* the process that has it now, 0: nobody */
     struct page *page;
     uint64_t begun_ns, gone_ns;
     const char *ending; /* why the broker has killed its worker; NULL: it has not */
@@ -46,6 +49,9 @@ struct policy {
     uint64_t connections; /* of one identity */
     uint64_t idle_s;      /* 0: for ever; a tenant without calls for so long is ended */
     uint64_t call_s;      /* the same of one call that does not end */
+    uid_t first_user;     /* of the workers, one for each seat; 0: the broker's own for all */
+    bool users_asked;     /* by the operator: else they are chosen, where it is possible, for the software device */
+    uint64_t unconfined;  /* measures of confine.h that are switched off */
     bool by_process;
     bool always_clear;
     enum spin_policy spin;
@@ -78,6 +84,15 @@ bool broker_begin(struct broker *broker, char *why, size_t why_size, int *code);
 
 /* Takes a connection: a worker of its own does the handshake and serves it. */
 void broker_take(struct broker *broker, int socket, const struct wire_peer *peer);
+
+/* Where workers write texts that want a compiler, one entry for each seat, and the start of a compiler process for those
+ * that have one. The broker itself reads none of it. */
+void broker_orders(const struct broker *broker, struct pollfd orders[SEATS]);
+void broker_compile(struct broker *broker, const struct pollfd orders[SEATS]);
+/* A page with the settings of a new process; its descriptor, or -1. */
+int broker_page(const struct broker *broker, struct page **page);
+/* Takes notice of a compiler process that has ended; false: it is none. The caller holds the lock. */
+bool compiler_ended(struct broker *broker, pid_t process, int status);
 
 /* Takes notice of workers that have ended. */
 void broker_reap(struct broker *broker);

@@ -3,6 +3,7 @@
 #ifndef GPUTAX_PROXY_IDENTITY_H
 #define GPUTAX_PROXY_IDENTITY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "proxy/account.h"
@@ -23,7 +24,8 @@ struct identity {
     struct account *account;
     int account_file;
     unsigned int connections;
-    uint64_t left_ns; /* when the last one ended */
+    _Atomic uint64_t next_start_ns; /* of a worker for it, see pace.h */
+    uint64_t left_ns;               /* when the last one ended */
 };
 
 /* Reads the name of a connection's other end; *process becomes a pidfd of it, or -1 where the kernel hides the process

@@ -12,6 +12,8 @@
 
 #include "calls/json.h"
 #include "proxy/broker.h"
+#include "proxy/compiler.h"
+#include "proxy/confine.h"
 #include "proxy/worker.h"
 
 enum { STOP_MS = 3000 };
@@ -30,9 +32,12 @@ static const char usage[] =
     "                    [--launches-per-s N] [--connections N] [--idle-s N] [--call-s N]\n"
     "                    [--identity group|process] [--spin auto|always|never] [--status-socket PATH]\n"
     "                    [--mode 0600] [--clear auto|always] [--places N]\n"
+    "                    [--worker-uids FIRST] [--unconfined NAMES]\n"
     "       gputax-proxy --check STATUS-SOCKET\n"
     "Limits are per tenant: a user in one control group (or pod), or with --identity process a process. Without a\n"
     "limit there is none but the device's own.\n"
+    "Workers get users of their own, FIRST for the first seat, if the proxy is root; 0 keeps the proxy's user. NAMES\n"
+    "are confinements of workers that are left out: those of the status with commas between them, or all.\n"
     "Places are folders beside the socket, places/1 to places/N, each with a socket for one container.\n";
 
 static uint64_t number(const char *option, const char *text, int base, uint64_t most)
@@ -81,6 +86,8 @@ enum option_id {
     MODE,
     CLEAR,
     PLACES,
+    WORKER_UIDS,
+    UNCONFINED,
     CHECK,
     HELP
 };
@@ -115,6 +122,18 @@ static bool take_limit(struct policy *policy, int option, const char *text)
     }
 }
 
+static uint64_t measures(const char *names)
+{
+    const char *unknown;
+    uint64_t found = confine_named(names, &unknown);
+    if (unknown != NULL) {
+        fprintf(stderr, "gputax-proxy: --unconfined %s: %.*s is not a confinement\n%s", names,
+                (int)strcspn(unknown, ","), unknown, usage);
+        exit(2);
+    }
+    return found;
+}
+
 static struct options parse(int count, char **arguments)
 {
     static const struct option known[] = {
@@ -133,6 +152,8 @@ static struct options parse(int count, char **arguments)
         {"status-socket", 1, NULL, STATUS},
         {"clear", 1, NULL, CLEAR},
         {"places", 1, NULL, PLACES},
+        {"worker-uids", 1, NULL, WORKER_UIDS},
+        {"unconfined", 1, NULL, UNCONFINED},
         {"check", 1, NULL, CHECK},
         {"help", 0, NULL, HELP},
         {NULL, 0, NULL, 0},
@@ -165,6 +186,13 @@ static struct options parse(int count, char **arguments)
             break;
         case PLACES:
             options.places = (unsigned int)number("places", optarg, 10, PLACES_MOST);
+            break;
+        case WORKER_UIDS:
+            options.policy.first_user = (uid_t)number("worker-uids", optarg, 10, UINT32_MAX - SEATS);
+            options.policy.users_asked = true;
+            break;
+        case UNCONFINED:
+            options.policy.unconfined = measures(optarg);
             break;
         case CHECK:
             exit(status_check(optarg));
@@ -207,8 +235,10 @@ static void say_ready(const struct options *options, const struct broker *broker
     json_string(&line, broker->backend);
     json_add(&line, ", \"device\": ");
     json_string(&line, broker->finding.device);
-    json_add(&line, ", \"memory_bytes\": %llu, \"wait_policy\": \"%s\"}",
+    json_add(&line, ", \"memory_bytes\": %llu, \"wait_policy\": \"%s\", \"confinement\": ",
              (unsigned long long)broker->finding.memory_bytes, spin_policy_name(broker->policy.spin));
+    confine_list(&line, broker->finding.confinement);
+    json_add(&line, "}");
     puts(line.data != NULL ? line.data : "{}");
     fflush(stdout);
     free(line.data);
@@ -228,17 +258,21 @@ static bool take_signals(struct broker *broker, int signals)
 /* Accepts tenants until a signal ends it; `places` has a listener for each place. */
 static void accept_until_signal(struct broker *broker, int listener, const struct places *places, int signals)
 {
-    struct pollfd ready[2 + PLACES_MOST] = {{.fd = signals, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
+    struct pollfd ready[2 + PLACES_MOST + SEATS] = {{.fd = signals, .events = POLLIN},
+                                                    {.fd = listener, .events = POLLIN}};
+    struct pollfd *orders = &ready[2 + places->count];
     for (unsigned int at = 0; at < places->count; at++)
         ready[2 + at] = (struct pollfd){.fd = places->listeners[at], .events = POLLIN};
     for (;;) {
-        if (poll(ready, 2 + places->count, -1) < 0) {
+        broker_orders(broker, orders);
+        if (poll(ready, 2 + places->count + SEATS, -1) < 0) {
             if (errno != EINTR)
                 return;
             continue;
         }
         if (ready[0].revents != 0 && !take_signals(broker, signals))
             return;
+        broker_compile(broker, orders);
         for (unsigned int place = 0; place <= places->count; place++) {
             struct wire_peer peer;
             if (ready[1 + place].revents == 0)
@@ -302,6 +336,8 @@ int main(int count, char **arguments)
 {
     if (count == 2 && strcmp(arguments[1], "--worker") == 0)
         return worker_main();
+    if (count == 2 && strcmp(arguments[1], "--compiler") == 0)
+        return compiler_main();
     struct options options = parse(count, arguments);
     return run(&options);
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "calls.h"
 #include "include/software_abi.h"
@@ -19,14 +20,16 @@
 
 enum { SEATS = SHARED_PLACES }; /* of connected tenants, each with a worker */
 
-/* The descriptors that a worker is born with; all others are closed. */
+/* The descriptors that a worker is born with; all others are closed. A compiler process has the first two: what is its
+ * socket is the other end of its worker's WORKER_COMPILER. */
 enum worker_descriptor {
     WORKER_SOCKET = 3, /* the tenant's connection */
     WORKER_PAGE,
     WORKER_ACCOUNT,
-    WORKER_DEVICE, /* a software device's common part */
-    WORKER_LIFE,   /* a pipe of which the broker alone has the other end */
-    WORKER_PEER,   /* a pidfd of the tenant's process, if it is known */
+    WORKER_DEVICE,   /* a software device's common part */
+    WORKER_LIFE,     /* a pipe of which the broker alone has the other end */
+    WORKER_PEER,     /* a pidfd of the tenant's process, if it is known */
+    WORKER_COMPILER, /* for texts to compile, if the backend does that */
     WORKER_DESCRIPTORS,
 };
 
@@ -47,6 +50,9 @@ struct settings {
     uint64_t tenant;
     struct wire_peer peer;
     struct limits limits; /* memory_bytes is never 0 here */
+    uid_t user;           /* of the worker's own, 0: the broker's */
+    bool user_asked;      /* by the operator: also where the backend is a driver */
+    uint64_t unconfined;  /* measures of confine.h that the operator has switched off */
     char backend[4096];
 };
 
@@ -75,6 +81,7 @@ struct record {
 struct finding {
     uint64_t memory_bytes;
     bool clears_itself;
+    uint64_t confinement; /* what a worker has here, see confine.h */
     char device[WIRE_NAME_MAX];
     char why[512]; /* it cannot be used */
 };

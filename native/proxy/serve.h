@@ -72,8 +72,10 @@ void tenant_publish(struct tenant *tenant);
 unsigned int tenant_context_flags(const struct tenant *tenant);
 
 /* Takes from the tenant's memory quota; false if it does not fit. */
-uint64_t tenant_left(const struct tenant *tenant); /* of the memory quota */
-bool tenant_alive(const struct tenant *tenant);    /* false: nobody waits for the answer of what is being served */
+uint64_t tenant_left(const struct tenant *tenant);    /* of the memory quota */
+uint64_t tenant_largest(const struct tenant *tenant); /* the largest allocation within that */
+bool tenant_alive(const struct tenant *tenant);       /* false: nobody waits for the answer of what is being served */
+uint64_t tenant_allocation_bytes(uint64_t bytes);     /* what an allocation of so many counts with */
 bool tenant_charge(struct tenant *tenant, uint64_t bytes);
 void tenant_discharge(struct tenant *tenant, uint64_t bytes);
 

@@ -14,6 +14,7 @@ CUresult serve_cuDeviceTotalMem_v2(struct request *request);
 CUresult serve_cuDeviceGetAttribute(struct request *request);
 CUresult serve_cuMemGetInfo_v2(struct request *request);
 CUresult serve_gputaxMemory(struct request *request);
+CUresult serve_gputaxUtilisation(struct request *request);
 
 /* How to wait is decided by the proxy, so the tenant's own flags are not passed on. */
 static CUresult create(struct tenant *tenant, uint64_t *id)
@@ -149,7 +150,7 @@ CUresult serve_cuMemGetInfo_v2(struct request *request)
     struct cuMemGetInfo_v2_out *out = request->out;
     size_t available = 0, total = 0;
     CUresult result = request->tenant->backend->calls.cuMemGetInfo_v2(&available, &total);
-    uint64_t left = tenant_left(request->tenant);
+    uint64_t left = tenant_largest(request->tenant);
     out->total = request->tenant->settings.limits.memory_bytes;
     out->available = available < left ? available : left;
     return result;
@@ -161,4 +162,12 @@ CUresult serve_gputaxMemory(struct request *request)
     out->used = request->tenant->record->memory_bytes;
     out->total = request->tenant->settings.limits.memory_bytes;
     return CUDA_SUCCESS;
+}
+
+/* A driver does not say how long it worked for one of its processes; what it says of the GPU is of all tenants. */
+CUresult serve_gputaxUtilisation(struct request *request)
+{
+    struct gputaxUtilisation_out *out = request->out;
+    gputax_busy *busy = request->tenant->backend->busy;
+    return busy != NULL ? busy(&out->kernels_ns, &out->copies_ns) : CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -113,6 +113,8 @@ static void end_one(struct tenant *tenant, struct mapped **at)
     struct range *range = ranges_cover(&tenant->memory, one->device, one->bytes);
     tenant->backend->calls.cuCtxSynchronize(); /* work that still uses it */
     tenant->backend->calls.cuMemHostUnregister(one->at);
+    /* The tenant may keep the descriptor. The pages go all the same; what it touches from now on is its own control group's. */
+    madvise(one->at, one->bytes, MADV_REMOVE);
     munmap(one->at, one->bytes);
     tenant_discharge(tenant, one->bytes);
     if (range != NULL)

@@ -21,17 +21,20 @@ CUresult serve_cuMemAlloc_v2(struct request *request)
     struct tenant *tenant = request->tenant;
     if (in->bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!ranges_room(&tenant->memory) || !tenant_charge(tenant, in->bytes))
+    uint64_t charged = tenant_allocation_bytes(in->bytes);
+    if (!ranges_room(&tenant->memory) || !tenant_charge(tenant, charged))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr pointer = 0;
-    CUresult result = tenant->backend->calls.cuMemAlloc_v2(&pointer, in->bytes);
+    /* A kernel of a GPU reaches what lies between an allocation's end and the next piece: that is cleared as well. */
+    size_t taken = tenant->clears_memory ? charged : in->bytes;
+    CUresult result = tenant->backend->calls.cuMemAlloc_v2(&pointer, taken);
     if (result == CUDA_SUCCESS && tenant->clears_memory) {
-        result = tenant_clear(tenant, pointer, in->bytes);
+        result = tenant_clear(tenant, pointer, taken);
         if (result != CUDA_SUCCESS)
             tenant->backend->calls.cuMemFree_v2(pointer);
     }
     if (result != CUDA_SUCCESS) {
-        tenant_discharge(tenant, in->bytes);
+        tenant_discharge(tenant, charged);
         return result;
     }
     ranges_add(&tenant->memory, (struct range){.base = pointer, .bytes = in->bytes, .context = tenant->current});
@@ -50,7 +53,7 @@ CUresult serve_cuMemFree_v2(struct request *request)
     if (result == CUDA_SUCCESS)
         result = tenant->backend->calls.cuMemFree_v2(range->base);
     if (result == CUDA_SUCCESS) {
-        tenant_discharge(tenant, range->bytes);
+        tenant_discharge(tenant, tenant_allocation_bytes(range->bytes));
         ranges_remove(&tenant->memory, range);
     }
     return result;

@@ -21,7 +21,7 @@ CUresult serve_cuOccupancyMaxActiveClusters(struct request *request);
 enum { LOG_MOST = 4096 }; /* bytes of the compiler's complaints that travel back */
 
 struct module_facts {
-    uint64_t charged_bytes; /* image and module */
+    uint64_t charged_bytes; /* image, module, and what is known of its functions */
 };
 
 /* Copies the message's bulk bytes to private memory. */
@@ -199,15 +199,17 @@ CUresult serve_cuModuleGetFunction(struct request *request)
     const struct cuModuleGetFunction_in *in = request->in;
     struct cuModuleGetFunction_out *out = request->out;
     struct tenant *tenant = request->tenant;
-    void *module;
+    const struct handle *module = handles_find(&tenant->handles, HANDLE_MODULE, in->module);
     if (tenant->backend->calls.cuModuleGetFunction == NULL)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!is_string(request) || !tenant_find(tenant, HANDLE_MODULE, in->module, &module))
+    if (!is_string(request) || module == NULL)
         return is_string(request) ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    struct module_facts *module_facts = module->extra; /* the table of handles may move */
+    CUmodule real_module = module->real;
     if (!tenant_room(tenant, HANDLE_FUNCTION))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUfunction real = NULL;
-    CUresult result = tenant->backend->calls.cuModuleGetFunction(&real, module, (const char *)request->variable);
+    CUresult result = tenant->backend->calls.cuModuleGetFunction(&real, real_module, (const char *)request->variable);
     struct parameter parameters[PARAMETERS_MOST];
     uint32_t count = 0;
     if (result == CUDA_SUCCESS)
@@ -215,6 +217,9 @@ CUresult serve_cuModuleGetFunction(struct request *request)
     if (result != CUDA_SUCCESS)
         return result;
     size_t bytes = count * sizeof *parameters;
+    if (!tenant_charge(tenant, sizeof(struct function_facts) + bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    module_facts->charged_bytes += sizeof(struct function_facts) + bytes; /* until the module goes */
     struct function_facts *facts = malloc(sizeof *facts + bytes);
     if (facts == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -233,20 +238,21 @@ CUresult serve_cuModuleGetGlobal_v2(struct request *request)
     const struct cuModuleGetGlobal_v2_in *in = request->in;
     struct cuModuleGetGlobal_v2_out *out = request->out;
     struct tenant *tenant = request->tenant;
-    void *module;
+    const struct handle *module = handles_find(&tenant->handles, HANDLE_MODULE, in->module);
     if (tenant->backend->calls.cuModuleGetGlobal_v2 == NULL)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!is_string(request) || !tenant_find(tenant, HANDLE_MODULE, in->module, &module))
+    if (!is_string(request) || module == NULL)
         return is_string(request) ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
     if (!ranges_room(&tenant->memory))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr pointer = 0;
     size_t bytes = 0;
     CUresult result =
-        tenant->backend->calls.cuModuleGetGlobal_v2(&pointer, &bytes, module, (const char *)request->variable);
+        tenant->backend->calls.cuModuleGetGlobal_v2(&pointer, &bytes, module->real, (const char *)request->variable);
     if (result != CUDA_SUCCESS)
         return result;
-    ranges_add(&tenant->memory, (struct range){pointer, bytes, tenant->current, in->module});
+    /* It ends with the module, and the module with its own context, whichever one is current now. */
+    ranges_add(&tenant->memory, (struct range){pointer, bytes, module->owner, in->module});
     out->pointer = pointer;
     out->bytes = bytes;
     return CUDA_SUCCESS;

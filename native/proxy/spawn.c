@@ -20,36 +20,54 @@
 enum { VARIABLES_MOST = 256, FREE_FROM = 64 };
 
 static int program = -1;
-static char *variables[VARIABLES_MOST + 1];
+static char *variables[ROLES][VARIABLES_MOST + 1];
 
-/* What a backend reads: the software device's settings, CUDA's own, and where libraries and the C compiler are. Whatever
- * else the operator's shell holds, credentials for example, is not a tenant's neighbour. */
-static bool is_passed(const char *variable)
+/* What a backend reads: the software device's settings, CUDA's own, and, for a compiler process, where the C compiler and
+ * the cache are. Whatever else the operator's shell holds, credentials for example, is not a tenant's neighbour. */
+static bool is_passed(const char *variable, enum role role)
 {
-    static const char *const begins[] = {
-        "GPUTAX_SOFT_", "CUDA_",   "NVIDIA_", "LD_LIBRARY_PATH=", "PATH=",          "HOME=",         "XDG_CACHE_HOME=",
-        "TMPDIR=",      "LC_ALL=", "LANG=",   "ASAN_OPTIONS=",    "UBSAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS="};
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (strncmp(variable, begins[i], strlen(begins[i])) == 0)
-            return true;
+    enum { SOFTWARE = 1 << ROLE_SOFTWARE, DRIVER = 1 << ROLE_DRIVER, COMPILER = 1 << ROLE_COMPILER };
+    static const struct {
+        const char *begin;
+        unsigned int roles;
+    } passed[] = {
+        {"GPUTAX_SOFT_", SOFTWARE | DRIVER | COMPILER},
+        {"CUDA_", DRIVER},
+        {"NVIDIA_", DRIVER},
+        {"HOME=", DRIVER | COMPILER},
+        {"PATH=", COMPILER},
+        {"XDG_CACHE_HOME=", COMPILER},
+        {"TMPDIR=", COMPILER},
+        {"LD_LIBRARY_PATH=", SOFTWARE | DRIVER | COMPILER},
+        {"ASAN_OPTIONS=", SOFTWARE | DRIVER | COMPILER},
+        {"UBSAN_OPTIONS=", SOFTWARE | DRIVER | COMPILER},
+        {"LSAN_OPTIONS=", SOFTWARE | DRIVER | COMPILER},
+        {"TSAN_OPTIONS=", SOFTWARE | DRIVER | COMPILER},
+    };
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+        if (strncmp(variable, passed[i].begin, strlen(passed[i].begin)) == 0)
+            return passed[i].roles >> role & 1;
     return false;
 }
 
 bool spawn_prepare(void)
 {
-    size_t count = 0;
-    for (char **at = environ; *at != NULL && count < VARIABLES_MOST; at++)
-        if (is_passed(*at))
-            variables[count++] = *at;
+    for (enum role role = 0; role < ROLES; role++) {
+        size_t count = 0;
+        for (char **at = environ; *at != NULL && count < VARIABLES_MOST; at++)
+            if (is_passed(*at, role))
+                variables[role][count++] = *at;
+    }
     program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC); /* the same one also after an upgrade on disk */
     return program >= 0;
 }
 
 /* Between fork and exec in a process with threads: system calls only. */
-static _Noreturn void become_worker(const int *given)
+static _Noreturn void become(enum role role, const int *given)
 {
     enum { COUNT = WORKER_DESCRIPTORS - WORKER_SOCKET };
-    static char *const words[] = {(char *)(uintptr_t) "gputax-worker", (char *)(uintptr_t) "--worker", NULL};
+    static char *const worker[] = {(char *)(uintptr_t) "gputax-worker", (char *)(uintptr_t) "--worker", NULL};
+    static char *const compiler[] = {(char *)(uintptr_t) "gputax-compiler", (char *)(uintptr_t) "--compiler", NULL};
     int moved[COUNT];
     sigset_t none;
     for (int i = 0; i < COUNT; i++) { /* out of the way first: a target may be another one's number */
@@ -72,16 +90,17 @@ static _Noreturn void become_worker(const int *given)
     signal(SIGINT, SIG_IGN); /* of a terminal: the broker ends us in order */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    syscall(SYS_execveat, WORKER_DESCRIPTORS, "", words, variables, AT_EMPTY_PATH);
+    syscall(SYS_execveat, WORKER_DESCRIPTORS, "", role == ROLE_COMPILER ? compiler : worker, variables[role],
+            AT_EMPTY_PATH);
     _exit(127);
 }
 
-pid_t spawn_worker(const int *given)
+pid_t spawn(enum role role, const int *given)
 {
-    pid_t worker = fork();
-    if (worker == 0)
-        become_worker(given);
-    return worker;
+    pid_t process = fork();
+    if (process == 0)
+        become(role, given);
+    return process;
 }
 
 int spawn_memory(const char *name, size_t bytes, void **at)

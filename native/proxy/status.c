@@ -78,22 +78,6 @@ static const char *transport_name(uint64_t number)
     return number >= 1 && number <= known ? wire_transports[number - 1] : "";
 }
 
-/* What a worker says that it has given up. */
-static void add_confinement(struct json *json, uint64_t bits)
-{
-#define MEASURE(what, name) name,
-    static const char *const names[] = {CONFINEMENTS(MEASURE)};
-#undef MEASURE
-    const char *comma = "";
-    json_add(json, "\"confinement\": [");
-    for (int at = 0; at < CONFINEMENT_COUNT; at++)
-        if (bits >> at & 1) {
-            json_add(json, "%s\"%s\"", comma, names[at]);
-            comma = ", ";
-        }
-    json_add(json, "], ");
-}
-
 static void add_tenant(struct json *json, const struct past *past)
 {
     json_add(json, "{\"id\": %llu, \"identity\": %llu, \"pid\": %ld, \"uid\": %lu, \"worker\": %ld, \"transport\": ",
@@ -104,7 +88,9 @@ static void add_tenant(struct json *json, const struct past *past)
         json_add(json, ", \"place\": %u", past->peer.place);
     json_add(json, ", \"memory_bytes\": %llu, \"memory_limit_bytes\": %llu, ",
              (unsigned long long)past->record.memory_bytes, (unsigned long long)past->memory_limit_bytes);
-    add_confinement(json, past->record.confinement);
+    json_add(json, "\"confinement\": ");
+    confine_list(json, past->record.confinement); /* what its worker says that it has given up */
+    json_add(json, ", ");
     if (past->ended[0] != 0) {
         json_add(json, "\"ended\": ");
         json_string(json, past->ended);
@@ -221,7 +207,9 @@ static void write_json(struct json *json, const struct broker *broker, struct vi
         json_add(json, name == wire_transports ? "" : ", ");
         json_string(json, *name);
     }
-    json_add(json, "], \"wait_policy\": \"%s\", \"spin_us\": %u, ", spin_policy_name(broker->policy.spin),
+    json_add(json, "], \"confinement\": ");
+    confine_list(json, broker->finding.confinement); /* of a worker on this machine */
+    json_add(json, ", \"wait_policy\": \"%s\", \"spin_us\": %u, ", spin_policy_name(broker->policy.spin),
              broker->spin_us);
     if (node)
         add_node(json, broker);

@@ -7,11 +7,29 @@
 #include "proxy/serve.h"
 
 enum { CONTEXTS_MOST = 16, EVENTS_MOST = 1 << 16, FUNCTIONS_MOST = 1 << 16, OTHERS_MOST = 1 << 14 };
+enum {
+    PIECE_BYTES = 512,
+    HANDLE_BYTES = 512
+}; /* what an allocation and a handle count with: what
+ * is behind them, and their places in our tables and the backend's */
 
 _Atomic bool tenant_stopping;
 
+static bool take_host_memory(void *who, uint64_t bytes)
+{
+    return tenant_charge(who, bytes);
+}
+
+static void give_host_memory_back(void *who, uint64_t bytes)
+{
+    tenant_discharge(who, bytes);
+}
+
 void tenant_begin(struct tenant *tenant)
 {
+    const struct gputax_meter meter = {.take = take_host_memory, .give_back = give_host_memory_back, .who = tenant};
+    if (tenant->backend->set_meter != NULL)
+        tenant->backend->set_meter(&meter);
     handles_begin(&tenant->handles);
     uint32_t *limits = tenant->handles.limits;
     limits[HANDLE_CONTEXT] = CONTEXTS_MOST;
@@ -34,10 +52,23 @@ bool tenant_find(struct tenant *tenant, enum handle_kind kind, uint64_t id, void
     return handle != NULL;
 }
 
+/* Gives back what was charged for handles that are not there, or not any more. */
+static void settle_handles(struct tenant *tenant)
+{
+    uint64_t count = 0;
+    for (int kind = 0; kind < HANDLE_KINDS; kind++)
+        count += tenant->handles.counts[kind];
+    if (tenant->handle_bytes > count * HANDLE_BYTES) {
+        tenant_discharge(tenant, tenant->handle_bytes - count * HANDLE_BYTES);
+        tenant->handle_bytes = count * HANDLE_BYTES;
+    }
+}
+
 /* Streams and modules have a limit for the whole identity; this worker's line of its account says what it holds of them. */
 void tenant_publish(struct tenant *tenant)
 {
     const uint32_t *counts = tenant->handles.counts;
+    settle_handles(tenant);
     account_set(tenant->account, tenant->settings.seat, ACCOUNT_STREAMS, counts[HANDLE_STREAM], 0);
     account_set(tenant->account, tenant->settings.seat, ACCOUNT_MODULES, counts[HANDLE_MODULE], 0);
 }
@@ -49,8 +80,12 @@ bool tenant_room(struct tenant *tenant, enum handle_kind kind)
     uint64_t most = kind == HANDLE_STREAM ? limits->streams : kind == HANDLE_MODULE ? limits->modules : 0;
     enum account_kind line = kind == HANDLE_STREAM ? ACCOUNT_STREAMS : ACCOUNT_MODULES;
     uint64_t then = (uint64_t)tenant->handles.counts[kind] + 1;
-    return handles_room(&tenant->handles, kind) &&
-           (most == 0 || account_set(tenant->account, tenant->settings.seat, line, then, most));
+    if (!handles_room(&tenant->handles, kind) ||
+        (most != 0 && !account_set(tenant->account, tenant->settings.seat, line, then, most)) ||
+        !tenant_charge(tenant, HANDLE_BYTES))
+        return false;
+    tenant->handle_bytes += HANDLE_BYTES;
+    return true;
 }
 
 uint64_t tenant_add(struct tenant *tenant, enum handle_kind kind, void *real)
@@ -63,6 +98,8 @@ void tenant_remove(struct tenant *tenant, enum handle_kind kind, uint64_t id)
     handles_remove(&tenant->handles, kind, id);
     if (kind == HANDLE_STREAM || kind == HANDLE_MODULE)
         tenant_publish(tenant);
+    else
+        settle_handles(tenant);
 }
 
 bool tenant_owns(struct tenant *tenant, uint64_t pointer, uint64_t bytes)
@@ -101,6 +138,18 @@ uint64_t tenant_left(const struct tenant *tenant)
 {
     uint64_t most = tenant->settings.limits.memory_bytes, used = account_used(tenant->account, ACCOUNT_MEMORY);
     return used < most ? most - used : 0;
+}
+
+uint64_t tenant_largest(const struct tenant *tenant)
+{
+    return tenant_left(tenant) / PIECE_BYTES * PIECE_BYTES;
+}
+
+/* A small allocation takes a whole piece of the device, and its places in three tables of the host. */
+uint64_t tenant_allocation_bytes(uint64_t bytes)
+{
+    const uint64_t piece = PIECE_BYTES;
+    return bytes > UINT64_MAX - piece ? bytes : (bytes + piece - 1) / piece * piece;
 }
 
 bool tenant_charge(struct tenant *tenant, uint64_t bytes)
@@ -143,7 +192,7 @@ static void end_memory(struct tenant *tenant, uint64_t context)
     for (size_t at = 0; at < tenant->memory.count; at++) {
         const struct range *range = &tenant->memory.items[at];
         if (range->context == context && range->module == 0)
-            tenant_discharge(tenant, range->bytes);
+            tenant_discharge(tenant, tenant_allocation_bytes(range->bytes));
     }
     ranges_drop(&tenant->memory, context, 0);
 }
@@ -178,5 +227,6 @@ void tenant_end(struct tenant *tenant)
             tenant_end_context(tenant, handle_id(HANDLE_CONTEXT, index, handle->generation));
     }
     handles_end(&tenant->handles);
+    settle_handles(tenant);
     ranges_clear(&tenant->memory);
 }

@@ -26,7 +26,8 @@ struct tenant {
     struct ranges memory;
     struct mapped *mapped; /* host memory that its kernels reach */
     uint32_t mapped_count;
-    uint64_t current; /* the context that is current in this thread, 0 for none */
+    uint64_t handle_bytes; /* of the memory quota, for the handles in the table */
+    uint64_t current;      /* the context that is current in this thread, 0 for none */
     uint64_t primary;
     CUresult pending; /* the first error of posted calls that has not been reported yet */
 };

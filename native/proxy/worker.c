@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "calls/pace.h"
+#include "proxy/clock.h"
 #include "proxy/confine.h"
 #include "proxy/tenant.h"
 
@@ -30,7 +32,7 @@ static void stop(int number)
     errno = error;
 }
 
-static void *map(int descriptor, size_t bytes)
+void *worker_map(int descriptor, size_t bytes)
 {
     struct stat facts;
     if (fstat(descriptor, &facts) != 0 || facts.st_size < (off_t)bytes)
@@ -54,6 +56,11 @@ static void open_shared_device(uint32_t seat)
     char text[32];
     snprintf(text, sizeof text, "%d:%u", WORKER_DEVICE, seat);
     setenv("GPUTAX_SOFT_SHARED", text, 1);
+    snprintf(text, sizeof text, "%d", WORKER_COMPILER);
+    if (fcntl(WORKER_COMPILER, F_GETFD) >= 0)
+        setenv("GPUTAX_SOFT_COMPILER", text, 1);
+    else
+        unsetenv("GPUTAX_SOFT_COMPILER");
 }
 
 static struct wire *greet(struct tenant *tenant, const struct page *page)
@@ -72,10 +79,32 @@ static struct wire *greet(struct tenant *tenant, const struct page *page)
         .spin_us = atomic_load(&page->spin_us),
     };
     struct wire *wire = wire_serve(WORKER_SOCKET, &offer, NULL, why, sizeof why);
-    if (wire == NULL)
+    if (wire == NULL && pace_line(&tenant->account->next_line_ns, now_ns()))
         fprintf(stderr, "gputax-proxy: tenant %llu (pid %ld): %s\n", (unsigned long long)settings->tenant,
                 (long)settings->peer.pid, why);
     return wire;
+}
+
+/* Another user first, which also clears the signal of the broker's death. Ends the process if it cannot: a worker never
+ * serves with more rights than the broker counts on. */
+static uint64_t give_up(const struct settings *settings, const struct backend *backend)
+{
+    const uint64_t gib = UINT64_C(1) << 30;
+    struct confinement confinement = {
+        .software = backend->clears_itself,
+        .backend = settings->backend,
+        .user = backend->clears_itself || settings->user_asked ? settings->user : 0,
+        .without = settings->unconfined,
+    };
+    /* The device's memory, which is reserved as a whole; the quota again for what a tenant may have on the host; stacks
+     * of helpers, staging and libraries. A driver maps far more than it uses. */
+    if (confinement.software)
+        confinement.memory_bytes = backend->memory_bytes + settings->limits.memory_bytes + 2 * gib;
+    if (!confine_user(&confinement) || !bind_to_broker(settings->broker)) {
+        fprintf(stderr, "gputax-proxy: a worker cannot become user %ld: %s\n", (long)settings->user, strerror(errno));
+        exit(2);
+    }
+    return confine(&confinement);
 }
 
 static uint64_t number_of(const char *transport)
@@ -99,7 +128,7 @@ static int serve(struct page *page, struct account *account, const struct settin
                              .clears_memory = settings->always_clear || !backend->clears_itself,
                              .process = fcntl(WORKER_PEER, F_GETFD) >= 0 ? WORKER_PEER : -1};
     tenant_begin(&tenant);
-    record->confinement = confine(backend->clears_itself);
+    record->confinement = give_up(settings, backend);
     uint64_t how = TENANT_REFUSED;
     struct wire *wire = greet(&tenant, page);
     if (wire != NULL) {
@@ -123,13 +152,13 @@ static int serve(struct page *page, struct account *account, const struct settin
 int worker_main(void)
 {
     prctl(PR_SET_NAME, "gputax-worker");
-    struct page *page = map(WORKER_PAGE, sizeof *page);
+    struct page *page = worker_map(WORKER_PAGE, sizeof *page);
     if (page == NULL) {
         fprintf(stderr, "gputax-proxy: --worker is for the broker alone\n");
         return 2;
     }
     struct settings settings = page->settings;
-    struct account *account = settings.probe ? NULL : map(WORKER_ACCOUNT, sizeof *account);
+    struct account *account = settings.probe ? NULL : worker_map(WORKER_ACCOUNT, sizeof *account);
     settings.backend[sizeof settings.backend - 1] = 0;
     if (!bind_to_broker(settings.broker) || settings.seat >= SEATS || (account == NULL && !settings.probe))
         return 2;
@@ -146,6 +175,12 @@ int worker_main(void)
     }
     if (!settings.probe)
         return serve(page, account, &settings, &backend);
+    finding->confinement = give_up(&settings, &backend);
+    if (!backend_works(&backend)) {
+        snprintf(finding->why, sizeof finding->why,
+                 "%s makes no context in a confined process; see --unconfined (docs/security.md)", backend.path);
+        return 3;
+    }
     finding->memory_bytes = backend.memory_bytes;
     finding->clears_itself = backend.clears_itself;
     snprintf(finding->device, sizeof finding->device, "%s", backend.name);

@@ -71,7 +71,7 @@ static const struct attack attacks[] = {
     {"body beyond the tail", victim_receives, .tail = 40, .body_bytes = 60},
     {"head far ahead", victim_sends, .head = UINT64_C(1) << 50},
     {"head one ahead of the tail", victim_sends, .head = SHM_MESSAGE_RING + 1},
-    {"head backwards", victim_sends, .head = (uint64_t)-65536},
+    {"head backwards", victim_sends, .head = -(uint64_t)SHM_MESSAGE_RING},
     {"bulk tail far ahead", victim_takes_bulk, .bulk_tail = UINT64_C(1) << 60},
     {"bulk tail one beyond the ring", victim_takes_bulk, .bulk_tail = SHM_BULK_RING + 1},
     {"bulk tail backwards", victim_takes_bulk, .bulk_tail = (uint64_t)-1},

@@ -100,7 +100,7 @@ static void wrap_around(const char *transport)
     struct pair pair = open_pair(transport, ROLE_CLIENT, 50, echo, NULL);
     uint64_t random = 2;
     uint64_t sequence = 1;
-    for (; sequence <= 4000; sequence++) { /* about 16 MB through a ring of 64 KiB, every offset of a header */
+    for (; sequence <= 4000; sequence++) { /* about 16 MB through a ring of 256 KiB, every offset of a header */
         struct wire_header header = message(CALL_ECHO, sequence, next_random(&random) % (WIRE_BODY_MAX + 1),
                                             sequence % 32 == 0 ? 0 : WIRE_POSTED);
         say(pair.wire, &header);

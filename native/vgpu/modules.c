@@ -8,7 +8,7 @@
 #include "calls/image.h"
 #include "vgpu/vgpu.h"
 
-enum { FUNCTIONS_MOST = 1 << 20, NAME_MOST = 1024 };
+enum { FUNCTIONS_MOST = 1 << 20 };
 
 static struct function **functions; /* by the handle's index */
 static uint32_t functions_capacity;

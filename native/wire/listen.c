@@ -10,7 +10,28 @@
 
 #include "handshake.h"
 
-enum { WAITING_CONNECTIONS = 128 };
+enum { WAITING_CONNECTIONS = 128, LISTENERS_MOST = 1024 };
+
+/* What each listener made in the file system, by its descriptor: a server removes its own socket and no successor's. */
+static struct {
+    dev_t device;
+    ino_t number;
+} made[LISTENERS_MOST];
+
+static void remember(int listener, const char *path)
+{
+    struct stat facts;
+    if (listener < LISTENERS_MOST && lstat(path, &facts) == 0) {
+        made[listener].device = facts.st_dev;
+        made[listener].number = facts.st_ino;
+    }
+}
+
+static bool is_own(int listener, const struct stat *facts)
+{
+    return listener < LISTENERS_MOST && S_ISSOCK(facts->st_mode) && made[listener].number == facts->st_ino &&
+           made[listener].device == facts->st_dev;
+}
 
 /* Whether `path` is free or was freed; a socket that refuses connections is left over from a dead server. */
 static bool make_way(const char *path, const struct sockaddr_un *address, char *why, size_t why_size)
@@ -98,6 +119,8 @@ int wire_listen(const char *path, mode_t mode, char *why, size_t why_size)
             if (listener >= 0)
                 close(listener);
             listener = -1;
+        } else {
+            remember(listener, path);
         }
     }
     drop_lock(&lock);
@@ -107,7 +130,7 @@ int wire_listen(const char *path, mode_t mode, char *why, size_t why_size)
 void wire_unlisten(int listener, const char *path)
 {
     struct stat facts;
-    if (lstat(path, &facts) == 0 && S_ISSOCK(facts.st_mode))
+    if (lstat(path, &facts) == 0 && is_own(listener, &facts))
         unlink(path);
     close(listener);
 }

@@ -297,10 +297,21 @@ static void abandon(struct wire *wire)
     free(w);
 }
 
+/* A tenant may keep the region's descriptor after the connection. The server's end takes the pages away from it; what it
+ * touches from then on is charged to its own control group. Not where the server itself ends: the client may still read what
+ * it was sent. */
+static void take_pages_back(const struct shm_wire *w)
+{
+    bool is_server = w->waiter.limit_us == &w->own_limit_us;
+    if (w->mapped && is_server && !atomic_load(&w->waiter.shut))
+        madvise(w->region->bulk, sizeof w->region->bulk, MADV_REMOVE);
+}
+
 static void close_wire(struct wire *wire)
 {
     struct shm_wire *w = of(wire);
     int lifeline = w->waiter.lifeline;
+    take_pages_back(w);
     w->waiter.lifeline = -1;
     if (lifeline >= 0) {
         close(lifeline); /* first, so that the woken peer finds it hung up */

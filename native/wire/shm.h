@@ -11,9 +11,9 @@
 
 enum {
     SHM_LINE = 64,
-    SHM_MESSAGE_RING = 64 << 10, /* bytes, a power of two; seven of the largest messages */
-    SHM_BULK_RING = 8 << 20,     /* bytes, a power of two; four of the largest pieces */
-    SHM_HALF_AWAKE = 2,          /* a sleeping sender is woken when 1/2 of its ring is free, not at each message */
+    SHM_MESSAGE_RING = 256 << 10, /* bytes, a power of two; the posted calls of an inference (ResNet-50: 101 KB) fit */
+    SHM_BULK_RING = 8 << 20,      /* bytes, a power of two; four of the largest pieces */
+    SHM_HALF_AWAKE = 2,           /* a sleeping sender is woken when 1/2 of its ring is free, not at each message */
 };
 
 /* One direction. Counters of bytes since the start; they never wrap in practice (2^64 bytes) and are right if they do.

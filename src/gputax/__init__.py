@@ -51,6 +51,7 @@ PUBLIC = (
     "destroy",
     "duet",
     "load_plan",
+    "own_model",
     "plan_like",
     "read_results",
     "report",

@@ -7,6 +7,7 @@ from gputax.api import deploy_plan as deploy_plan
 from gputax.api import destroy as destroy
 from gputax.api import duet as duet
 from gputax.api import load_plan as load_plan
+from gputax.api import own_model as own_model
 from gputax.api import plan_like as plan_like
 from gputax.api import read_results as read_results
 from gputax.api import report as report

@@ -1,8 +1,9 @@
-"""A small ONNX file with the inputs and outputs of ResNet-50, for tests of engines on the interpreted device."""
+"""Small ONNX files for tests: one with the inputs and outputs of ResNet-50, one of token ids, and any other."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -53,3 +54,45 @@ def small_store(folder: Path, hidden: int = 8) -> Path:
     version = load_workload("resnet50").graph_version
     write_manifest(manifest_path(path), Manifest("resnet50", "fp32", "seeded", (pinned,), 7, version))
     return folder
+
+
+Tensor = tuple[str, int, list[str | int | None] | None]
+
+
+def small_text_model(path: Path, rows: int = 1000, seed: int = 1) -> Path:
+    """Write a network of token ids: a table of `rows` rows, a product and a mean; batch and length are free axes."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    draw = np.random.default_rng(seed)
+    table = numpy_helper.from_array(draw.standard_normal((rows, 16)).astype(np.float32), "table")
+    product = numpy_helper.from_array(draw.standard_normal((16, 8)).astype(np.float32), "product")
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["looked_up"]),
+        helper.make_node("MatMul", ["looked_up", "product"], ["scores"]),
+        helper.make_node("ReduceMean", ["scores"], ["answer"], axes=[1], keepdims=0),
+    ]
+    return write_network(
+        path,
+        nodes,
+        [("ids", TensorProto.INT64, ["batch", "tokens"])],
+        [("answer", TensorProto.FLOAT, ["batch", 8])],
+        [table, product],
+    )
+
+
+def write_network(
+    path: Path, nodes: list[Any], inputs: list[Tensor], outputs: list[Tensor], weights: list[Any] | None = None
+) -> Path:
+    """Write any network."""
+    import onnx
+    from onnx import helper
+
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info(*each) for each in inputs],
+        [helper.make_tensor_value_info(*each) for each in outputs],
+        weights or [],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import importlib.util
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gputax.api import own_model
 from gputax.environments.driver import SOFTWARE_DEVICE, native_part
 from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
 from gputax.plan.engines import ENGINES as KINDS
@@ -19,8 +22,10 @@ from gputax.plan.workloads import OPERATIONS
 from gputax.worker.engines import driver, load_engine
 from gputax.worker.engines.driver import verified_device
 from gputax.worker.engines.engine import Engine, EngineRequest
-from gputax.worker.engines.onnx import choose_provider, verified_provider
+from gputax.worker.engines.onnx_runtime import choose_provider, verified_provider, why_not_loaded
+from gputax.worker.engines.reference import IN_FULL
 from gputax.worker.samples import SampleArea
+from gputax.worker.workloads import user_model
 from tests.builders.small_models import small_classifier
 
 MAX_BATCH = 4
@@ -58,7 +63,9 @@ def inputs(engine: str, count: int = 8) -> dict[str, Any]:
     return load_workload("resnet50").synthetic_inputs(count, 7)
 
 
-ENGINES = [pytest.param(name, marks=pytest.mark.torch) if name == "torch" else name for name in sorted(KINDS)]
+# A program of the user's is a process, which a fast lane does not start: see tests/process/test_own_program.py.
+IN_THIS_PROCESS = sorted(set(KINDS) - {"program"})
+ENGINES = [pytest.param(name, marks=pytest.mark.torch) if name == "torch" else name for name in IN_THIS_PROCESS]
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -77,7 +84,7 @@ def loaded(
             # ResNet-50 takes 16 s on the interpreter; and captures must not be kept with the user's models.
             folder = tmp_path_factory.mktemp("models")
             patch.setenv("GPUTAX_MODELS", str(folder))
-            changes = {"weights": str(small_classifier(folder / "small.onnx"))}
+            changes = {"own": own_model(small_classifier(folder / "small.onnx"))}
         engine = load_engine(name, globals()["request"](name, **changes))
         area = SampleArea(engine.adapt_inputs(inputs(name)), MAX_BATCH)
         engine.load_samples(area.arrays)
@@ -169,7 +176,8 @@ def test_onnx_runs_with_the_threads_that_it_was_given() -> None:
     engine.close()
 
 
-def test_a_fixed_batch_axis_is_refused_with_the_way_out(tmp_path: Any) -> None:
+def test_a_fixed_batch_axis_is_refused_with_the_way_out(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_model, "WEIGHTS_TOLERANCE", 1.0)  # a ResNet-50 of 3,000 weights is enough here
     import onnx as onnx_library
     from onnx import TensorProto, helper
 
@@ -204,6 +212,7 @@ def test_a_fixed_batch_axis_is_refused_with_the_way_out(tmp_path: Any) -> None:
         ("auto", "cuda", [TENSORRT, CUDA, CPU], "cuda"),
         ("tensorrt", "auto", [TENSORRT, CUDA, CPU], "tensorrt"),
         ("tensorrt", "cuda", [TENSORRT, CUDA, CPU], "tensorrt"),
+        ("auto", "software", [CUDA, CPU], "cuda"),
         ("cpu", "auto", [CUDA, CPU], "cpu"),
     ],
 )
@@ -230,8 +239,67 @@ def test_the_provider_is_never_replaced(
 
 def test_a_provider_that_gave_way_while_loading_is_an_error() -> None:
     assert verified_provider("cuda", [CUDA, CPU]) == CUDA
-    with pytest.raises(PreflightError, match="after loading the session runs on CPUExecutionProvider"):
+    with pytest.raises(PreflightError, match=r"after loading the session runs on CPUExecutionProvider$"):
         verified_provider("cuda", [CPU])
+    with pytest.raises(PreflightError, match=r"runs on CPUExecutionProvider: undefined symbol: cuX$"):
+        verified_provider("cuda", [CPU], "undefined symbol: cuX")
+
+
+def test_what_the_loader_says_of_a_providers_library_is_told() -> None:
+    import onnxruntime
+
+    assert "libonnxruntime_providers_nowhere.so" in why_not_loaded(onnxruntime, "nowhere")
+
+
+class ComputingDevice:
+    """The CPU provider in the place of a GPU: the same code checks its answers."""
+
+    kind, has_answers = "cuda", True
+
+    def to_dict(self) -> dict[str, str]:
+        return {"device_name": "a computing device"}
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_answers_of_a_device_that_computes_are_checked_before_it_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: bool
+) -> None:
+    monkeypatch.setattr(user_model, "WEIGHTS_TOLERANCE", 1.0)
+    right, other = small_classifier(tmp_path / "right.onnx"), small_classifier(tmp_path / "other.onnx", seed=9)
+    engine: Any = load_engine("onnx", request("onnx", weights=str(right)))
+    monkeypatch.setattr(engine, "_found", ComputingDevice())
+    if wrong:
+        monkeypatch.setattr(engine, "_model", dataclasses.replace(engine._model, path=str(other)))
+    engine.load_samples(SampleArea(engine.adapt_inputs(inputs("onnx")), MAX_BATCH).arrays)
+    assert "answers" not in engine.facts()
+    if wrong:
+        with pytest.raises(EngineError, match="the device computed a wrong answer"):
+            engine.run(0, 2)
+        return
+    for count in (2, 1, 2):
+        engine.run(1, count)
+    checked = engine.facts()["answers"]
+    assert sorted(checked) == ["1", "2"]
+    assert all(each["how"] == IN_FULL and each["difference"] < 1e-5 for each in checked.values())
+    engine.close()
+
+
+def test_outputs_of_null_kernels_are_not_compared_and_not_shown_to_loadgen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(user_model, "WEIGHTS_TOLERANCE", 1.0)
+    engine: Any = load_engine("onnx", request("onnx", weights=str(small_classifier(tmp_path / "small.onnx"))))
+    monkeypatch.setattr(engine, "_found", NullDevice())
+    engine.response_address, engine.response_bytes = engine._response()
+    engine.load_samples(SampleArea(engine.adapt_inputs(inputs("onnx")), MAX_BATCH).arrays)
+    engine.run(0, 1)
+    assert "answers" not in engine.facts()
+    assert engine.response_address not in {array.ctypes.data for array in engine._outputs.values()}
+    engine.close()
+
+
+class NullDevice(ComputingDevice):
+    kind, has_answers = "software", False
 
 
 @pytest.mark.parametrize(
@@ -242,7 +310,8 @@ def test_a_provider_that_gave_way_while_loading_is_an_error() -> None:
         ("onnx", {"device": "cuda"}, PreflightError),
         ("onnx", {"weights": "/nowhere/model.onnx"}, PreflightError),
         ("synthetic", {"device": "cuda"}, PreflightError),
-        ("onnx", {"device": "software"}, UsageError),
+        ("onnx", {"device": "software"}, PreflightError),
+        ("onnx:provider=cpu", {"device": "software"}, UsageError),
         ("driver", {"workload": "resnet50"}, UsageError),
         ("tinygrad", {"device": "cpu"}, UsageError),
     ],

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
+from gputax.api import own_model
 from gputax.environments.driver import SOFTWARE_DEVICE, native_part
 from gputax.errors import EngineError, PreflightError
 from gputax.plan.engines import parse_engine
@@ -22,7 +23,7 @@ from gputax.worker.engines.tinygrad_captures import FORMAT, Proof
 from gputax.worker.engines.tinygrad_package import Package
 from gputax.worker.samples import SampleArea
 from gputax.worker.workloads import load_workload
-from tests.builders.small_models import small_classifier
+from tests.builders.small_models import small_classifier, write_network
 
 MAX_BATCH = 2
 Opened = tuple[Any, SampleArea]
@@ -37,7 +38,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     path = small_classifier(tmp_path / "small.onnx")
 
     def start(spec: str = "tinygrad", seed: int = 7, **changes: Any) -> Opened:
-        values: dict[str, Any] = {"weights": str(path), "max_batch": MAX_BATCH, "precision": "fp32"}
+        values: dict[str, Any] = {"own": own_model(path), "max_batch": MAX_BATCH, "precision": "fp32"}
         engine: Any = load_engine(
             "tinygrad",
             EngineRequest("resnet50", parse_engine(spec).options, "software", threads=1, **{**values, **changes}),
@@ -95,7 +96,7 @@ def test_says_what_ran_and_through_which_driver(opened: Open) -> None:
     assert facts["device_name"].startswith("gputax software device")
     assert facts["captures"]["2"]["kernels"] >= 2
     assert 0 <= facts["captures"]["2"]["difference_to_onnxruntime"] < 1e-5
-    assert facts["weights"] == "file"
+    assert facts["weights"] == "own"
     engine.close()
     assert mapped_nvrtc() == before, "its own renderer needs no NVRTC"
 
@@ -137,7 +138,7 @@ def test_another_model_of_the_same_shape_is_not_given_the_kept_capture(opened: O
     first, _ = opened()
     first.close()
     other = small_classifier(tmp_path / "other.onnx", seed=2)
-    second, _ = opened(weights=str(other))
+    second, _ = opened(own=own_model(other))
     assert second.facts()["kept_captures"] == []
     second.close()
 
@@ -222,7 +223,7 @@ def test_a_second_start_compares_with_the_kept_answers_and_says_so(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = opened()
-    assert checks(first) == {"2": tinygrad.IN_FULL}
+    assert checks(first) == {"2": reference.IN_FULL}
     found = first.facts()["captures"]["2"]["difference_to_onnxruntime"]
     first.close()
 
@@ -265,7 +266,7 @@ def test_answers_are_compared_in_full_again_when_anything_they_depend_on_has_cha
     elif change == "capture":
         only_kept(tmp_path).unlink()
     engine, _ = opened(seed=8 if change == "samples" else 7)
-    assert checks(engine) == {"2": tinygrad.IN_FULL}
+    assert checks(engine) == {"2": reference.IN_FULL}
     engine.close()
 
 
@@ -279,7 +280,7 @@ def test_a_damaged_proof_is_named_and_the_answers_are_compared_in_full(opened: O
     path = only_kept(tmp_path, "proof")
     path.write_bytes(path.read_bytes()[:-1])
     engine, _ = opened()
-    assert checks(engine) == {"2": tinygrad.IN_FULL}
+    assert checks(engine) == {"2": reference.IN_FULL}
     (notice,) = engine.facts()["notices"]
     assert str(path) in notice["text"]
     assert "compared in full again" in notice["text"]
@@ -294,7 +295,7 @@ def test_bytes_that_hold_no_answers_prove_nothing(opened: Open, tmp_path: Path, 
     opened()[0].close()
     only_kept(tmp_path, "proof").write_bytes(sealed(payload))
     engine, _ = opened()
-    assert checks(engine) == {"2": tinygrad.IN_FULL}
+    assert checks(engine) == {"2": reference.IN_FULL}
     engine.close()
 
 
@@ -310,3 +311,30 @@ def test_a_wrong_answer_leaves_neither_capture_nor_proof(
     with pytest.raises(EngineError, match="a wrong answer"):
         opened()
     assert list((tmp_path / "captures").iterdir()) == []
+
+
+def test_a_users_model_without_a_batch_axis_is_refused_with_the_way_out(opened: Open, tmp_path: Path) -> None:
+    from onnx import TensorProto, helper
+
+    node = helper.make_node("Add", ["x", "x"], ["y"])
+    shape: list[str | int | None] = [4, 3]
+    path = write_network(
+        tmp_path / "m.onnx", [node], [("x", TensorProto.FLOAT, shape)], [("y", TensorProto.FLOAT, shape)]
+    )
+    with pytest.raises(PreflightError, match="runs models with a batch axis") as raised:
+        opened(own=own_model(path))
+    assert "--engine onnx" in raised.value.next_step
+
+
+def test_an_operation_that_tinygrad_does_not_know_is_named(opened: Open, tmp_path: Path) -> None:
+    from onnx import TensorProto, helper
+
+    shape: list[str | int | None] = ["batch", 3, 224, 224]
+    path = write_network(
+        tmp_path / "m.onnx",
+        [helper.make_node("Det", ["pixel_values"], ["y"])],
+        [("pixel_values", TensorProto.FLOAT, shape)],
+        [("y", TensorProto.FLOAT, ["batch", 3])],
+    )
+    with pytest.raises(EngineError, match="Det"):
+        opened(own=own_model(path))

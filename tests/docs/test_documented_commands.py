@@ -12,14 +12,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import yaml
 
-from gputax.api import duet_request
+from bench.soak import parse as parse_soak
+from gputax.api import duet_request, own_model
 from gputax.cli.duet import duet
 from gputax.cli.share import share, share_plan
+from gputax.plan.engines import parse_engine
 from gputax.results.importers.pod_log import result_block
 from tests.builders.documents import record
 from tests.builders.shared_documents import gpu_record
+from tests.builders.small_models import small_text_model
 from tests.standins.cloud import Cloud
 from tests.standins.command import TINY_SUITE, run_gputax
 
@@ -61,6 +66,12 @@ def test_make_targets_exist(command: str) -> None:
         assert re.search(rf"^{target}:", MAKEFILE, flags=re.M), f"the Makefile has no {target}"
 
 
+@pytest.mark.parametrize("command", documented("python -m bench.soak"))
+def test_soaks_are_understood(command: str) -> None:
+    """tests/process/bench runs a short one."""
+    assert parse_soak(shlex.split(command)[3:]).tenants > 0
+
+
 @pytest.mark.parametrize("command", [line for page in PAGES for line in for_a_cluster(page)])
 def test_commands_for_a_cluster_are_understood_and_say_that_there_is_none(
     command: str, gputax: Gputax, tmp_path: Path
@@ -70,7 +81,7 @@ def test_commands_for_a_cluster_are_understood_and_say_that_there_is_none(
         assert (REPOSITORY / words[words.index("-k") + 1] / "kustomization.yaml").is_file()
     elif words[0] == "make":
         test_make_targets_exist(command)
-    elif words[0] == "gputax" and words[1] in ("run", "duet", "doctor", "share"):
+    elif words[0] == "gputax" and words[1] in ("run", "duet", "doctor", "share", "verify"):
         fast = ["--no-control"] if words[1] == "duet" else []
         fast += ["--engine", "synthetic"] if fast and "--workload" not in words else []
         done = gputax(*words[1:], *fast, KUBECONFIG=str(tmp_path / "none"))
@@ -95,6 +106,11 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, baseline: 
     if len(words) == 1 and words[0] in ("demo", "duet", "compare", "report", "exec", "proxy"):
         assert gputax(*words, "--help").returncode == 0
         return
+    if "--" in words and words[0] in ("run", "duet"):
+        _check_program_command(words, gputax, tmp_path)
+        return
+    if "--model" in words:
+        _write_model_of(words, tmp_path)
     if words[0] == "run" and "--dry-run" not in words:
         words.append("--dry-run")
     if "--like" in words:
@@ -107,8 +123,11 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, baseline: 
     if words[0] == "duet" and "bare+proxy" in words and not any(word.startswith("micro") for word in words):
         # A model on the software device takes minutes: tests/process runs a small one.
         chosen = duet.make_context("duet", words[1:]).params
-        request = duet_request(chosen["a"], chosen["b"], workload=chosen["workload"], device=chosen["device"])
-        assert request.a.setup.engine == request.b.setup.engine == "tinygrad"
+        own = own_model(tmp_path / chosen["model"], shapes=chosen["shapes"]) if chosen["model"] else None
+        given = {name: chosen[name] for name in ("workload", "device", "engine")}
+        request = duet_request(chosen["a"], chosen["b"], **given, own=own)
+        engines = {parse_engine(side.setup.engine).name for side in (request.a, request.b)}
+        assert engines == {chosen["engine"] or "tinygrad"}
         return
     if words[0] == "duet" or "--resolution" in words:
         if words[0] == "duet":
@@ -116,7 +135,8 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, baseline: 
         if "--engine" not in words and not any(word.startswith("micro") for word in words):
             words += ["--engine", "synthetic:latency_us=500"]
         done = gputax(*words, "--max-time", "5")
-        assert done.returncode in (0, 6, 7), done.stderr
+        # 3: a runner that is too noisy for the page's gate says so.
+        assert done.returncode in ((0, 3, 6, 7) if "--gate" in words else (0, 6, 7)), done.stderr
         return
     if words[0] in ("share", "client", "advise"):
         _check_sharing_command(words, gputax, tmp_path)
@@ -132,11 +152,57 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, baseline: 
     if words[0] == "proxy":
         _check_proxy_command(words, gputax, tmp_path)
         return
+    if words[0] == "selftest":
+        # All groups take a minute: tests/process runs them. A machine of the tests has no GPU.
+        few = [] if "--only" in words else ["--only", "fills"]
+        done = gputax(*words, *few)
+        assert done.returncode == (0 if "software" in words else 3), done.stdout + done.stderr
+        return
     if words[0] in ("deploy", "status", "collect", "cost", "destroy"):
         _check_deployment_command(words, tmp_path)
         return
+    if words[0] == "verify" and "software" not in words:
+        # What it answers depends on the machine; that it answers does not.
+        done = gputax(*words)
+        assert done.returncode in (0, 3), done.stderr
+        assert '"mode"' in done.stdout or "around it:" in done.stdout
+        return
     done = gputax(*words, GPUTAX_MODELS=str(tmp_path))
     assert done.returncode == 0, done.stderr
+
+
+# Prints latencies in every way that the page shows, and ends; the one for CUDA calls the driver first.
+PROGRAM = """#!/bin/sh
+case $0 in *cuda*) exec {python} -c '
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+assert not cuda.cuInit(0)
+device, context = ctypes.c_int(), ctypes.c_void_p()
+assert not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+import time
+while True: time.sleep(0.002); print("2 ms")
+';; esac
+for step in 1 2 3 4 5 6 7 8; do sleep 0.002; echo 2; done
+"""
+
+
+def _check_program_command(words: list[str], gputax: Gputax, tmp_path: Path) -> None:
+    """Run it with a program of the test's own in the place of the user's, for a moment."""
+    at = words.index("--")
+    program = tmp_path / words[at + 1]
+    program.write_text(PROGRAM.replace("{python}", sys.executable))
+    program.chmod(0o755)
+    (tmp_path / "tiny.toml").write_text(TINY_SUITE)
+    fast = ["--no-control", "--max-time", "5"] if words[0] == "duet" else ["--suite", "tiny.toml"]
+    done = gputax(*words[:at], *fast, "--out", "o", *words[at:])
+    assert done.returncode in (0, 6, 7), done.stderr
+
+
+def _write_model_of(words: list[str], folder: Path) -> None:
+    """Write the files that a page takes for the user's own: a network of 30,522 token ids, and samples for it."""
+    small_text_model(folder / words[words.index("--model") + 1], rows=30522)
+    if "--inputs" in words:
+        np.savez(folder / words[words.index("--inputs") + 1], ids=np.zeros((3, 384), dtype=np.int64))
 
 
 def _check_sharing_command(words: list[str], gputax: Gputax, tmp_path: Path) -> None:
@@ -145,6 +211,8 @@ def _check_sharing_command(words: list[str], gputax: Gputax, tmp_path: Path) -> 
         assert gputax(*words, "--help").returncode == 0
     elif words[0] == "share":
         chosen = share.make_context("share", words[1:]).params
+        if chosen["model"]:
+            chosen["own"] = own_model(tmp_path / chosen["model"], shapes=chosen["shapes"])
         assert share_plan(chosen["place"], chosen).cells()
     elif words[0] == "client":
         engine = [] if "software" in words else ["--engine", "synthetic:latency_us=500"]
@@ -206,6 +274,16 @@ def test_the_sample_reader_in_the_formats_page_works(gputax: Gputax, tiny_suite:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_the_init_container_of_the_page_on_verify_works(gputax: Gputax) -> None:
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", (REPOSITORY / "docs/verify.md").read_text(), flags=re.M | re.S)
+    pod = yaml.safe_load(block)
+    (first,), (second,) = pod["spec"]["initContainers"], pod["spec"]["containers"]
+    assert first["resources"] == second["resources"], "the kubelet hands the same device on only if both ask for it"
+    done = gputax(*first["command"][1:])
+    assert done.returncode in (0, 3), done.stderr
+    assert "around it:" in done.stdout
 
 
 def test_no_page_has_a_blank_to_fill() -> None:

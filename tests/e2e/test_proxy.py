@@ -74,7 +74,7 @@ def small_model(proxied: RealCluster) -> Iterator[Path]:
 
 def test_a_model_runs_behind_the_daemon_sets_proxy(proxied: RealCluster, small_model: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(SUITE)
-    words = ["run", "--env", "k8s+proxy", "--device", "software", "--workload", "resnet50", "--weights"]
+    words = ["run", "--env", "k8s+proxy", "--device", "software", "--model"]
     words += [str(small_model), "--suite", "tiny.toml", "--accept-disturbed", "--out", "m"]
     done = proxied.gputax(*words, "--image", proxied.image, "--cpus", "1", "--memory", "2Gi", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

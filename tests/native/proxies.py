@@ -9,13 +9,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE_S = 60
+HANDLE_BYTES = 512  # what a stream, an event or a function counts with
+CONTEXT_BYTES = 4096 + HANDLE_BYTES
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -77,10 +79,19 @@ class Nursery:
     programs: dict[str, str] = field(default_factory=dict)  # what every program's environment has beside the usual
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def proxy(self, *options: str, name: str = "proxy", device: dict[str, str] | None = None) -> Proxy:
+    def proxy(
+        self,
+        *options: str,
+        name: str = "proxy",
+        device: dict[str, str] | None = None,
+        backend: Path | None = None,
+        within: Sequence[str] = (),
+    ) -> Proxy:
+        """A proxy; `within` are the words of a program that starts it."""
         path = self.folder / f"{name}.sock"
-        backend = self.build / "software" / "libcuda.so.1"
-        command = [str(self.build / "gputax-proxy"), "--socket", str(path), "--backend", str(backend), *options]
+        backend = backend or self.build / "software" / "libcuda.so.1"
+        program = str(self.build / "gputax-proxy")
+        command = [*within, program, "--socket", str(path), "--backend", str(backend), *options]
         process = self._start(command, clean_environment(**(device or {})))
         assert process.stdout is not None
         line = process.stdout.readline()

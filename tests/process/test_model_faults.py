@@ -43,8 +43,9 @@ def small(tmp_path: Path) -> Path:
     return small_classifier(tmp_path / "small.onnx")
 
 
-def cell(weights: Path, scenario: str = "single-stream", load: LoadPlan = SHORT) -> Cell:
-    setup = Setup("resnet50", engine="tinygrad", device="software", weights=str(weights), sample_count=8, max_batch=1)
+def cell(file: Path, scenario: str = "single-stream", load: LoadPlan = SHORT) -> Cell:
+    own = api.own_model(file)
+    setup = Setup(own.name, engine="tinygrad", device="software", own=own, sample_count=8, max_batch=1)
     return Cell(setup, scenario, 1, "bare+proxy", load=load)
 
 
@@ -170,13 +171,11 @@ def test_without_a_compiler_the_interpreter_serves_and_the_result_says_so(
     assert software["launches_interpreted"] > 0
 
 
-def tenant(place: Path, number: int, weights: Path, address: ProxyAddress) -> subprocess.Popen[str]:
+def tenant(place: Path, number: int, file: Path, address: ProxyAddress) -> subprocess.Popen[str]:
     words = [
         "run",
         "--env",
         "bare+proxy",
-        "--workload",
-        "resnet50",
         "--device",
         "software",
         "--scenario",
@@ -184,7 +183,7 @@ def tenant(place: Path, number: int, weights: Path, address: ProxyAddress) -> su
         "--suite",
         "tiny.toml",
     ]
-    words += ["--weights", str(weights), "--out", f"tenant{number}"]
+    words += ["--model", str(file), "--out", f"tenant{number}"]
     return subprocess.Popen(
         [sys.executable, "-m", "gputax", *words],
         cwd=place,

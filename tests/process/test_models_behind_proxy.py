@@ -18,7 +18,7 @@ from gputax.results.documents.comparison import Comparison
 from gputax.results.documents.run import RunRecord
 from gputax.results.reading import RUN, SHARING
 from gputax.results.store import read_document
-from gputax.worker.engines import tinygrad
+from gputax.worker.engines import reference, tinygrad
 from gputax.worker.workloads.model_store import file_sha256
 from tests.builders.small_models import small_classifier, small_store
 from tests.standins.command import TINY_SUITE
@@ -75,17 +75,18 @@ def test_every_scenario_of_loadgen_runs_a_model_on_the_software_device(gputax: G
 
 def test_the_duet_of_a_model_is_an_ordinary_command(gputax: Gputax, tmp_path: Path) -> None:
     own = small_classifier(tmp_path / "own.onnx", seed=3)
-    done = gputax("duet", "bare", "bare+proxy", "--workload", "resnet50", "--weights", str(own), "--max-time", "10",
+    done = gputax("duet", "bare", "bare+proxy", "--model", str(own), "--max-time", "10",
                   "--no-control", "--out", "d", "--json")  # fmt: skip
     assert done.returncode in (0, 6, 7), done.stderr
     assert "engine tinygrad chosen" in done.stderr
     comparison = Comparison.model_validate_json(done.stdout)
     base, other = comparison.sides
     assert base.device == other.device == "software"
-    assert base.fingerprint["weights"] == other.fingerprint["weights"] == "file"
+    assert base.fingerprint["weights"] == other.fingerprint["weights"] == "own"
     assert base.fingerprint["weights_sha256"] == file_sha256(own)
+    assert {row.workload for row in comparison.metrics} == {f"own.onnx@{file_sha256(own)[:12]}"}
     assert {each["how"] for side in (base, other) for each in side.evidence["answers_checked"].values()} <= {
-        tinygrad.IN_FULL,
+        reference.IN_FULL,
         tinygrad.KEPT,
     }
     assert other.evidence["active"] is True

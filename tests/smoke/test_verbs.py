@@ -45,8 +45,14 @@ SMOKE: dict[str, tuple[tuple[str, ...], set[int], str]] = {
     "collect": ((), {2}, NO_DEPLOYMENT),
     "cost": ((), {2}, NO_DEPLOYMENT),
     "destroy": (("--yes",), {2}, NO_DEPLOYMENT),
+    "selftest": (
+        ("--device", "software", "--quick", "--only", "kernels", "--out", "selftest"),
+        {0},
+        "answer like the driver",
+    ),
     "models": (("list",), {0}, "resnet50"),
     "doctor": (("--json",), {0, 3}, '"findings"'),
+    "verify": (("--device", "software", "--expect", "software"), {0}, "a CPU, not a GPU"),
 }
 
 

@@ -1,6 +1,5 @@
 /* Compiled kernels on disk: in the user's cache, by the hash of all that they depend on, each with its own checksum. */
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,7 +12,7 @@
 
 #include "device/compile/build.h"
 
-/* Behind the library in its file: this, and the SHA-256 of what stands before. A loader does not look there. */
+/* Behind the object in its file: this, and the SHA-256 of what stands before. */
 static const char SEAL[8] = "GPUTAX1";
 enum { SEAL_BYTES = sizeof SEAL + HASH_BYTES, LIBRARY_CAP = 64 << 20 };
 enum { CACHE_CAP = 256 << 20 }; /* ResNet-50 takes 2 MiB */
@@ -21,7 +20,8 @@ enum { LEFTOVER_S = 3600 };     /* no compiler runs that long */
 enum { ENTRY_NAME = 2 * HASH_BYTES + 3 };
 
 static char folder[PATH_BYTES - 512];
-static bool temporary; /* no cache: the folder is this process's own */
+static bool temporary;       /* no cache: the folder is this process's own */
+static const char *unusable; /* why not */
 
 /* Makes the folder and those above it; it must be ours alone, for what lies in it is run. */
 static bool make_folder(char *path)
@@ -50,8 +50,8 @@ static void find_folder(void)
     if (needed > 0 && (size_t)needed < sizeof folder && make_folder(folder))
         return;
     if (needed > 0)
-        report_warn("the folder of compiled kernels cannot be used: it must be a directory of this user with mode 0700 "
-                    "(GPUTAX_SOFT_CODE names another one)");
+        unusable = "the folder of compiled kernels cannot be used: it must be a directory of this user with mode 0700 "
+                   "(GPUTAX_SOFT_CODE names another one)";
     snprintf(folder, sizeof folder, "/tmp/gputax-kernels.XXXXXX");
     temporary = true;
     if (!mkdtemp(folder))
@@ -117,25 +117,28 @@ static void seal_of(const char *data, size_t bytes, char seal[SEAL_BYTES])
 
 enum entry { ENTRY_ABSENT, ENTRY_GOOD, ENTRY_CORRUPTED };
 
-static enum entry look(const char *path)
+/* The object of an entry, without its seal. */
+static enum entry look(const char *path, char **object, uint64_t *object_bytes)
 {
     char seal[SEAL_BYTES];
     size_t bytes;
     char *data = read_whole(path, &bytes);
     if (!data)
         return access(path, F_OK) == 0 ? ENTRY_CORRUPTED : ENTRY_ABSENT;
-    enum entry found = ENTRY_CORRUPTED;
     if (bytes > SEAL_BYTES) {
         seal_of(data, bytes - SEAL_BYTES, seal);
-        if (memcmp(seal, data + bytes - SEAL_BYTES, SEAL_BYTES) == 0)
-            found = ENTRY_GOOD;
+        if (memcmp(seal, data + bytes - SEAL_BYTES, SEAL_BYTES) == 0) {
+            *object = data;
+            *object_bytes = bytes - SEAL_BYTES;
+            return ENTRY_GOOD;
+        }
     }
     free(data);
-    return found;
+    return ENTRY_CORRUPTED;
 }
 
-/* Puts the seal behind the library and moves it to its name: others see all of it or nothing. */
-static bool publish(const char *work, const char *path)
+/* Puts the seal behind the object and moves it to its name: others see all of it or nothing. Returns the object. */
+static char *publish(const char *work, const char *path, uint64_t *object_bytes)
 {
     char from[PATH_BYTES], sealed[PATH_BYTES];
     size_t bytes;
@@ -145,24 +148,28 @@ static bool publish(const char *work, const char *path)
     char *bigger = data ? realloc(data, bytes + SEAL_BYTES) : NULL;
     if (!bigger) {
         free(data);
-        return false;
+        return NULL;
     }
     seal_of(bigger, bytes, bigger + bytes);
-    bool done = write_whole(sealed, bigger, bytes + SEAL_BYTES) && rename(sealed, path) == 0;
+    *object_bytes = bytes;
+    if (write_whole(sealed, bigger, bytes + SEAL_BYTES) && rename(sealed, path) == 0)
+        return bigger;
     free(bigger);
-    return done;
+    return NULL;
 }
 
-static bool build(const char *text, const char *path)
+static char *build(const char *text, const char *path, uint64_t *object_bytes)
 {
     char work[PATH_BYTES - 256], source[PATH_BYTES];
     snprintf(work, sizeof work, "%s/work.XXXXXX", folder);
     if (!mkdtemp(work))
-        return false;
+        return NULL;
     snprintf(source, sizeof source, "%s/kernel.c", work);
-    bool done = write_whole(source, text, strlen(text)) && child_compile(work) && publish(work, path);
+    char *object = NULL;
+    if (write_whole(source, text, strlen(text)) && child_compile(work))
+        object = publish(work, path, object_bytes);
     remove_folder(work);
-    return done;
+    return object;
 }
 
 struct use { /* of an entry */
@@ -245,47 +252,40 @@ static void name_of(const char *text, char *path, size_t room)
     snprintf(path, room, "%s/%s.so", folder, hexadecimal);
 }
 
-compiled_block *cache_get(const char *text, bool may_build, void **library)
+const char *cache_folder(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    char path[PATH_BYTES];
     pthread_once(&once, find_folder);
-    *library = NULL;
-    if (!folder[0] || !child_identity())
-        return NULL;
-    name_of(text, path, sizeof path);
-    enum entry found = look(path);
-    if (found != ENTRY_GOOD && !may_build)
-        return NULL;
-    if (found == ENTRY_CORRUPTED) {
-        char words[PATH_BYTES + 128];
-        snprintf(words, sizeof words, "the compiled kernel %s is damaged and is compiled again", path);
-        report_add(REPORT_CACHE_CORRUPTED, 1);
-        report_warn(words);
-        unlink(path);
-    }
-    if (found != ENTRY_GOOD && !build(text, path)) {
-        report_add(REPORT_COMPILER_FAILED, 1);
-        report_warn("the C compiler failed on generated code; the interpreter runs the kernel");
-        return NULL;
-    }
-    report_add(found == ENTRY_GOOD ? REPORT_KERNELS_FROM_CACHE : REPORT_KERNELS_COMPILED, 1);
-    if (found == ENTRY_GOOD)
-        utimensat(AT_FDCWD, path, NULL, 0); /* used now: trim() takes others first */
-    else
-        trim();
-    *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    void *block = *library ? dlsym(*library, "gputax_block") : NULL;
-    if (!block && *library) {
-        dlclose(*library);
-        *library = NULL;
-    }
-    compiled_block *run;
-    memcpy(&run, &block, sizeof run);
-    return run;
+    return folder[0] ? folder : NULL;
 }
 
-void cache_release(void *library)
+char *cache_get(const char *text, bool may_build, struct answer *answer)
 {
-    dlclose(library);
+    char path[PATH_BYTES], *object = NULL;
+    *answer = (struct answer){.outcome = CODE_NO_COMPILER};
+    if (!cache_folder() || !child_identity())
+        return NULL;
+    if (unusable)
+        snprintf(answer->warning, sizeof answer->warning, "%s", unusable);
+    name_of(text, path, sizeof path);
+    enum entry found = look(path, &object, &answer->bytes);
+    answer->outcome = CODE_KEPT;
+    if (found == ENTRY_GOOD) {
+        utimensat(AT_FDCWD, path, NULL, 0); /* used now: trim() takes others first */
+        return object;
+    }
+    answer->outcome = CODE_MISSED;
+    if (!may_build)
+        return NULL;
+    if (found == ENTRY_CORRUPTED) {
+        answer->damaged = 1;
+        snprintf(answer->warning, sizeof answer->warning, "the compiled kernel %.300s is damaged and is compiled again",
+                 path);
+        unlink(path);
+    }
+    object = build(text, path, &answer->bytes);
+    answer->outcome = object ? CODE_BUILT : CODE_FAILED;
+    if (object)
+        trim();
+    return object;
 }

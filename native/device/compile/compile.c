@@ -80,7 +80,8 @@ static void compile(const struct ptx_kernel *kernel, const struct ptx_launch *la
     made->missed = false;
     if (!text)
         return;
-    made->run = cache_get(text, may_build, &made->library);
+    made->code = office_get(text, may_build);
+    made->run = made->code ? made->code->run : NULL;
     made->missed = !may_build && !made->run;
     free(text);
     report_add(REPORT_COMPILE_NS, run_now_ns() - began);
@@ -176,9 +177,9 @@ static struct compiled *get(const struct ptx_kernel *kernel, const struct ptx_la
         return known;
     if (!known && (state->count == SHAPES_MAX || !costs(state, launch, LOOK_NS)))
         return NULL;
-    if (!child_identity()) {
+    if (!office_open()) {
         if (worth)
-            report_warn("no C compiler (cc, gcc or clang) is on the PATH; kernels are interpreted, which is slow");
+            report_warn(NO_COMPILER);
         return NULL;
     }
     if (known) {
@@ -230,8 +231,7 @@ void compile_forget(const struct ptx_code *code)
     while (state && state->compiled) {
         struct compiled *gone = state->compiled;
         state->compiled = gone->next;
-        if (gone->library)
-            cache_release(gone->library);
+        code_unload(gone->code);
         free(gone);
     }
     free(state);

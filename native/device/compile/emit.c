@@ -61,6 +61,15 @@ const char *scalar_of(struct emitter *e, uint32_t at)
     return word(e, "u%u", at);
 }
 
+/* The same value for all threads is an operator: each call of a function costs the C compiler time, be it inlined. Of two
+ * bytes the sum would be an int. */
+const char *spread_of(struct emitter *e, unsigned width, const char *scalar, int64_t stride)
+{
+    if (stride == 0 && width != 2)
+        return word(e, "((w%u){0} + %s)", width, scalar);
+    return word(e, "spread%u(%s, %lld)", width, scalar, (long long)stride);
+}
+
 const char *vector_of(struct emitter *e, uint32_t at)
 {
     const struct name *name = &e->plan->names[at];
@@ -69,8 +78,8 @@ const char *vector_of(struct emitter *e, uint32_t at)
         return word(e, "v%u", at);
     const char *scalar = scalar_of(e, at);
     if (name->class == CLASS_MAYBE)
-        return word(e, "(o%u ? spread%u(%s, %lld) : v%u)", at, width, scalar, (long long)name->stride, at);
-    return word(e, "spread%u(%s, %lld)", width, scalar, (long long)name->stride);
+        return word(e, "(o%u ? %s : v%u)", at, spread_of(e, width, scalar, name->stride), at);
+    return spread_of(e, width, scalar, name->stride);
 }
 
 bool takes_all(const struct emitter *e, const struct item *item)
@@ -257,7 +266,7 @@ static char *joined(const struct emitter *e)
 }
 
 /* Gangs in turn, from barrier to barrier. */
-static const char BLOCK_TEXT[] = "__attribute__((visibility(\"default\"))) int gputax_block(struct compiled_call *c)\n"
+static const char BLOCK_TEXT[] = "int gputax_block(struct compiled_call *c)\n"
                                  "{\n"
                                  "struct compiled_gang *const end = c->gangs + c->gang_count;\n"
                                  "for (struct compiled_gang *gang = c->gangs; gang < end; gang++)\n"

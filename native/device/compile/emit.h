@@ -70,6 +70,7 @@ struct emitter {
 /* Expressions; each lives until WORDS more have been made. */
 const char *word(struct emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *scalar_of(struct emitter *e, uint32_t name);
+const char *spread_of(struct emitter *e, unsigned width, const char *scalar, int64_t stride); /* for all threads */
 const char *vector_of(struct emitter *e, uint32_t name);
 const char *scalar_type(unsigned bytes);
 unsigned width_of(unsigned bytes);                                     /* of a lane; predicates have 4 */

@@ -12,7 +12,7 @@ void put_scalar(struct emitter *e, const struct item *item, uint32_t k, const ch
     else if (name->class == CLASS_MAYBE)
         say(&e->body, "u%u = %s;\no%u = 1;\n", at, value, at);
     else
-        put_vector(e, item, k, word(e, "spread%u(%s, %lld)", width_of(name->bytes), value, (long long)stride));
+        put_vector(e, item, k, spread_of(e, width_of(name->bytes), value, stride));
 }
 
 void put_vector(struct emitter *e, const struct item *item, uint32_t k, const char *value)
@@ -123,10 +123,27 @@ static void emit_parameter(struct emitter *e, const struct item *item)
     put_scalar(e, item, 0, "s", 0);
 }
 
+/* What all threads compute, whoever takes part: one assignment. Most lines of a kernel are such. */
+static bool emit_assignment(struct emitter *e, const struct item *item)
+{
+    if (item->kind != KIND_FORM || item->guard != NONE || item->blends)
+        return false;
+    const struct name *name = &e->plan->names[item->made[0]];
+    enum class made = item_shape(e->plan, item).class;
+    if (made == CLASS_MAYBE || made != name->class)
+        return false;
+    say(&e->body, "%c%u = ", made == CLASS_EVEN ? 'u' : 'v', item->made[0]);
+    form_call(e, item, made != CLASS_EVEN);
+    say(&e->body, ";\n");
+    return true;
+}
+
 /* `k` is the mask of those who take part; a guard that is the same for all is an `if`. */
 void emit_item(struct emitter *e, uint32_t at)
 {
     const struct item *item = &e->plan->items[at];
+    if (emit_assignment(e, item))
+        return;
     say(&e->body, "{\nw4 k = %s;\n(void)k;\n", mask_of(e, item));
     if (item->guard != NONE && e->plan->names[item->guard].class == CLASS_GENERAL) {
         say(&e->body, "k &= %s%s;\n", item->in->guard_not ? "~" : "", vector_of(e, item->guard));

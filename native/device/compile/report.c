@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "calls/pace.h"
+#include "device/timeline.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void report_add(enum report what, uint64_t count)
@@ -29,7 +32,8 @@ void report_warn(const char *text)
     if (strcmp(last, text) != 0) {
         snprintf(last, sizeof last, "%s", text);
         snprintf(shared_device()->warning, SHARED_TEXT_BYTES, "%s", text);
-        fprintf(stderr, "gputax software device: %s\n", last);
+        if (pace_line(&shared_device()->next_line_ns, timeline_now()))
+            fprintf(stderr, "gputax software device: %s\n", last);
     }
     pthread_mutex_unlock(&lock);
 }

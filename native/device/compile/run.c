@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "device/meter.h"
+
 enum { FUEL = 4096 }; /* backward branches between looks at the clock */
 enum { LINE = 64 };   /* bytes of a cache line */
 
@@ -91,14 +93,34 @@ static void *lines(size_t bytes)
     return memory ? memset(memory, 0, whole) : NULL;
 }
 
+static uint32_t gangs_of(const struct job *job)
+{
+    const uint32_t *block = job->launch->block;
+    uint32_t axis = job->compiled->axis, threads = block[0] * block[1] * block[2];
+    return threads / block[axis] * ((block[axis] + COMPILED_WIDTH - 1) / COMPILED_WIDTH);
+}
+
+/* What one thread's part takes. */
+static uint64_t worker_bytes(const struct job *job)
+{
+    const struct compiled *compiled = job->compiled;
+    uint64_t gang =
+        compiled->state_bytes + (uint64_t)job->kernel->local_bytes * COMPILED_WIDTH + sizeof(struct compiled_gang);
+    return sizeof(struct worker) + gangs_of(job) * gang + job->kernel->code->register_bytes + compiled->shared_bytes +
+           (compiled->range_count + 1) * sizeof(struct compiled_range) + 4 * LINE;
+}
+
+bool run_reserve(struct job *job)
+{
+    atomic_store(&job->reserved, meter_take(worker_bytes(job)));
+    return atomic_load(&job->reserved);
+}
+
 static bool open_worker(struct worker *worker, struct job *job)
 {
     const struct ptx_kernel *kernel = job->kernel;
-    const uint32_t *block = job->launch->block;
-    uint32_t axis = job->compiled->axis, threads = block[0] * block[1] * block[2];
-    uint32_t row = (block[axis] + COMPILED_WIDTH - 1) / COMPILED_WIDTH;
     worker->job = job;
-    uint32_t gang_count = threads / block[axis] * row;
+    uint32_t gang_count = gangs_of(job);
     worker->states = lines(gang_count * (size_t)job->compiled->state_bytes);
     worker->locals = lines(gang_count * (size_t)kernel->local_bytes * COMPILED_WIDTH);
     worker->warp.registers = calloc(1, kernel->code->register_bytes + 64);
@@ -132,7 +154,7 @@ static void close_worker(struct worker *worker)
     free(worker->call.ranges);
 }
 
-void run_blocks(struct job *job)
+static void run_metered(struct job *job)
 {
     const uint32_t *grid = job->launch->grid;
     struct worker *worker = calloc(1, sizeof *worker);
@@ -155,4 +177,13 @@ void run_blocks(struct job *job)
     if (worker)
         close_worker(worker);
     free(worker);
+}
+
+/* The first to come has the memory that was reserved; the others help if there is memory for them too. */
+void run_blocks(struct job *job)
+{
+    if (!atomic_exchange(&job->reserved, false) && !meter_take(worker_bytes(job)))
+        return;
+    run_metered(job);
+    meter_give_back(worker_bytes(job));
 }

@@ -71,6 +71,10 @@ static void grow(unsigned count)
 void threads_run(struct job *job, unsigned most)
 {
     pthread_once(&once, prepare);
+    if (!run_reserve(job)) {
+        atomic_store(&job->fault, CUDA_ERROR_OUT_OF_MEMORY);
+        return;
+    }
     unsigned have = cores();
     unsigned helpers = (most < have ? most : have) - 1;
     helpers = helpers < THREADS_MAX ? helpers : THREADS_MAX;

@@ -326,9 +326,9 @@ static CUresult interpret_together(struct run *run, struct ptx_scratch *scratch,
     const uint32_t workspace_bytes = 8;
     struct parked *all = calloc(count, sizeof *all);
     run->workspace = memory->place(memory->who, workspace_bytes);
-    if (!all || !run->workspace || !scratch_prepare(scratch, run, warps * count, count)) {
-        run->fault = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-    } else {
+    run->fault = !all || !run->workspace ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+                                         : scratch_prepare(scratch, run, warps * count, count);
+    if (run->fault == CUDA_SUCCESS) {
         memcpy((void *)(uintptr_t)run->workspace, &workspace_bytes, sizeof workspace_bytes);
         run->turn = run->fuel = FUEL_TOGETHER;
         for (uint32_t i = 0; i < count; i++) {
@@ -368,8 +368,9 @@ static CUresult interpret(const struct ptx_kernel *kernel, const struct ptx_laun
     };
     if (launch->is_cooperative)
         return interpret_together(&run, scratch, threads);
-    if (!scratch_prepare(scratch, &run, (threads + LANES - 1) / LANES, 1))
-        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    CUresult prepared = scratch_prepare(scratch, &run, (threads + LANES - 1) / LANES, 1);
+    if (prepared != CUDA_SUCCESS)
+        return prepared;
     uint32_t at[3];
     uint64_t blocks = 0;
     for (at[2] = 0; at[2] < launch->grid[2]; at[2]++)
@@ -391,6 +392,7 @@ CUresult ptx_run(const struct ptx_kernel *kernel, const struct ptx_launch *launc
         return result;
     uint64_t began = now_ns();
     result = interpret(kernel, launch, scratch);
+    scratch_settle(scratch);
     compile_interpreted(kernel, now_ns() - began);
     return result;
 }

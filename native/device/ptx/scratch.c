@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/meter.h"
+
 struct ptx_scratch *ptx_scratch_open(void)
 {
     return calloc(1, sizeof(struct ptx_scratch));
@@ -16,6 +18,7 @@ static void drop_files(struct ptx_scratch *scratch)
         scratch->files = file->next;
         free(file->registers);
         free(file);
+        scratch->file_count--;
     }
 }
 
@@ -23,20 +26,6 @@ void ptx_scratch_forget(struct ptx_scratch *scratch)
 {
     for (struct register_file *file = scratch->files; file; file = file->next)
         file->code = NULL;
-}
-
-void ptx_scratch_close(struct ptx_scratch *scratch)
-{
-    if (!scratch)
-        return;
-    drop_files(scratch);
-    ptx_output_drain(scratch);
-    free(scratch->output.text);
-    free(scratch->warps);
-    free(scratch->shared);
-    free(scratch->local);
-    free(scratch->caches);
-    free(scratch);
 }
 
 /* Grows a zeroed buffer; old contents are of no interest. */
@@ -50,7 +39,93 @@ static bool at_least(char **buffer, size_t *have, size_t wanted)
     return *buffer != NULL;
 }
 
-bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warps, uint32_t blocks)
+static size_t file_room(uint32_t bytes)
+{
+    return ((size_t)bytes + 63) / 64 * 64;
+}
+
+static uint64_t files_bytes(uint64_t count, uint32_t bytes)
+{
+    return count * (file_room(bytes) + sizeof(struct register_file));
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What is there. */
+static uint64_t held_bytes(const struct ptx_scratch *scratch)
+{
+    return scratch->warp_count * sizeof *scratch->warps + scratch->cache_count * sizeof *scratch->caches +
+           scratch->shared_bytes + scratch->local_bytes + files_bytes(scratch->file_count, scratch->file_bytes);
+}
+
+/* What is there when the launch has got all that it can want: buffers only grow, files of another size go first. */
+static uint64_t needed_bytes(const struct ptx_scratch *scratch, const struct run *run, uint32_t warps, uint32_t blocks)
+{
+    const struct ptx_code *code = run->code;
+    bool files_fit = scratch->file_bytes >= code->register_bytes;
+    uint64_t files = files_fit ? files_bytes(most(scratch->file_count, warps), scratch->file_bytes)
+                               : files_bytes(warps, code->register_bytes);
+    return most(scratch->warp_count, warps) * sizeof *scratch->warps +
+           most(scratch->cache_count, code->cache_count) * sizeof *scratch->caches +
+           most(scratch->shared_bytes, scratch_shared_stride(run) * blocks) +
+           most(scratch->local_bytes, run->local_bytes * LANES * warps) + files;
+}
+
+/* No launch runs, so no file is in use. */
+static void drop_buffers(struct ptx_scratch *scratch)
+{
+    drop_files(scratch);
+    free(scratch->warps);
+    free(scratch->shared);
+    free(scratch->local);
+    free(scratch->caches);
+    scratch->warps = NULL;
+    scratch->shared = scratch->local = NULL;
+    scratch->caches = NULL;
+    scratch->warp_count = scratch->cache_count = scratch->file_bytes = 0;
+    scratch->shared_bytes = scratch->local_bytes = 0;
+}
+
+void ptx_scratch_close(struct ptx_scratch *scratch)
+{
+    if (!scratch)
+        return;
+    ptx_output_drain(scratch);
+    free(scratch->output.text);
+    drop_buffers(scratch);
+    meter_give_back(scratch->metered_bytes);
+    free(scratch);
+}
+
+static bool meter_up_to(struct ptx_scratch *scratch, uint64_t bytes)
+{
+    if (bytes > scratch->metered_bytes && !meter_take(bytes - scratch->metered_bytes))
+        return false;
+    scratch->metered_bytes = most(scratch->metered_bytes, bytes);
+    return true;
+}
+
+void scratch_settle(struct ptx_scratch *scratch)
+{
+    uint64_t held = held_bytes(scratch);
+    meter_give_back(scratch->metered_bytes - held);
+    scratch->metered_bytes = held;
+}
+
+/* What earlier launches left may be of no use to this one: it goes before the launch is refused. */
+static bool meter_launch(struct ptx_scratch *scratch, const struct run *run, uint32_t warps, uint32_t blocks)
+{
+    if (meter_up_to(scratch, needed_bytes(scratch, run, warps, blocks)))
+        return true;
+    drop_buffers(scratch);
+    scratch_settle(scratch);
+    return meter_up_to(scratch, needed_bytes(scratch, run, warps, blocks));
+}
+
+static bool grow(struct ptx_scratch *scratch, const struct run *run, uint32_t warps, uint32_t blocks)
 {
     const struct ptx_code *code = run->code;
     if (scratch->warp_count < warps) {
@@ -67,26 +142,36 @@ bool scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warp
         if (!scratch->caches)
             return false;
     }
-    /* Memory may have been freed or given to another context since the last launch. */
-    if (code->cache_count)
-        memset(scratch->caches, 0, code->cache_count * sizeof *scratch->caches);
-    if (!at_least(&scratch->shared, &scratch->shared_bytes, scratch_shared_stride(run) * blocks) ||
-        !at_least(&scratch->local, &scratch->local_bytes, run->local_bytes * LANES * warps))
-        return false;
+    return at_least(&scratch->shared, &scratch->shared_bytes, scratch_shared_stride(run) * blocks) &&
+           at_least(&scratch->local, &scratch->local_bytes, run->local_bytes * LANES * warps);
+}
+
+CUresult scratch_prepare(struct ptx_scratch *scratch, struct run *run, uint32_t warps, uint32_t blocks)
+{
+    const struct ptx_code *code = run->code;
+    if (!meter_launch(scratch, run, warps, blocks))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (scratch->file_bytes < code->register_bytes) {
         drop_files(scratch);
         scratch->file_bytes = code->register_bytes;
     }
+    if (!grow(scratch, run, warps, blocks)) {
+        scratch_settle(scratch);
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    }
+    /* Memory may have been freed or given to another context since the last launch. */
+    if (code->cache_count)
+        memset(scratch->caches, 0, code->cache_count * sizeof *scratch->caches);
     run->caches = scratch->caches;
     run->shared = scratch->shared;
     scratch->launch++;
-    return true;
+    return CUDA_SUCCESS;
 }
 
 static struct register_file *new_file(uint32_t bytes)
 {
     struct register_file *file = calloc(1, sizeof *file);
-    size_t rounded = ((size_t)bytes + 63) / 64 * 64;
+    size_t rounded = file_room(bytes);
     if (file && !(file->registers = aligned_alloc(64, rounded))) {
         free(file);
         return NULL;
@@ -179,6 +264,8 @@ bool scratch_take(struct ptx_scratch *scratch, struct run *run, struct warp *w, 
         scratch->files = file->next;
     else if (!(file = new_file(scratch->file_bytes)))
         return false;
+    else
+        scratch->file_count++;
     bool fresh = file->code != run->code;
     if (fresh)
         fill_constants(file, run->code);

@@ -1,5 +1,5 @@
 // A program on the CUDA runtime: kernels from templates, symbols, constant and shared memory, atomics, events, streams,
-// occupancy, attributes and a reset. Every answer is compared with the host's; the first wrong one ends the program.
+// graphs, pools, printf, occupancy, attributes and a reset. Every answer is compared with the host's; the first wrong one ends the program.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -55,6 +55,13 @@ extern "C" __global__ void count_up(int by)
 {
     atomicAdd(&counter, by);
     atomicMax(&table[threadIdx.x % 256], blockIdx.x + 1);
+}
+
+// Text of a kernel appears when the program waits, and behind a proxy nowhere: the count is what can be compared.
+extern "C" __global__ void say(int number, int *said)
+{
+    if (printf("kernel says %d in block %d\n", number, blockIdx.x) > 0)
+        atomicAdd(said, 1);
 }
 
 static void check(cudaError_t code, const char *what)
@@ -194,6 +201,64 @@ static void streams_and_events()
     CHECK(cudaFree(there));
 }
 
+static void graphs()
+{
+    const int count = 4096;
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    size_t nodes = 0;
+    std::vector<float> values(count, 2.0f), found(count);
+    float *there = on_device(values);
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    scale<float><<<32, 128, 0, stream>>>(there, there, count, 3.0f);
+    CHECK(cudaMemcpyAsync(found.data(), there, count * sizeof(float), cudaMemcpyDeviceToHost, stream));
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphGetNodes(graph, nullptr, &nodes));
+    CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    bool nothing_ran = found[0] == 0.0f;
+    for (int turn = 0; turn < 2; turn++)
+        CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    hold(nothing_ran && nodes == 2 && found[0] == 18.0f && found[count - 1] == 18.0f, "a captured graph");
+    CHECK(cudaGraphExecDestroy(exec));
+    CHECK(cudaGraphDestroy(graph));
+    CHECK(cudaStreamDestroy(stream));
+    CHECK(cudaFree(there));
+}
+
+static void pools()
+{
+    const size_t bytes = 1 << 20;
+    cudaStream_t stream;
+    cudaMemPool_t pool;
+    unsigned long long used = 0;
+    unsigned int *there = nullptr;
+    std::vector<unsigned int> found(bytes / 4);
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CHECK(cudaDeviceGetDefaultMemPool(&pool, 0));
+    CHECK(cudaMallocAsync(reinterpret_cast<void **>(&there), bytes, stream));
+    CHECK(cudaMemsetAsync(there, 0x5a, bytes, stream));
+    CHECK(cudaMemcpyAsync(found.data(), there, bytes, cudaMemcpyDeviceToHost, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
+    CHECK(cudaFreeAsync(there, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    hold(found[0] == 0x5a5a5a5au && found[bytes / 4 - 1] == 0x5a5a5a5au && used >= bytes, "memory of a pool");
+    CHECK(cudaStreamDestroy(stream));
+}
+
+static void printing()
+{
+    std::vector<int> none(1, 0);
+    int *said = on_device(none);
+    say<<<3, 1>>>(42, said);
+    CHECK(cudaDeviceSynchronize());
+    hold(from_device(said, 1)[0] == 3, "printf");
+    CHECK(cudaFree(said));
+}
+
 static void attributes()
 {
     cudaFuncAttributes of_sums;
@@ -232,6 +297,9 @@ int main()
         symbols();
         shared_memory();
         streams_and_events();
+        graphs();
+        pools();
+        printing();
         attributes();
         errors();
         CHECK(cudaDeviceSynchronize());

@@ -20,6 +20,9 @@ from gputax.plan.cells import (
     scenario_named,
 )
 from gputax.plan.options import VARIABLE_OPTIONS, EnvironmentOptions
+from gputax.plan.own_model import OwnModel, refuse_batch_of_own, refuse_own_model
+from gputax.plan.own_program import ENGINE as PROGRAM_ENGINE
+from gputax.plan.own_program import OwnProgram
 
 if TYPE_CHECKING:
     from gputax.measure.duet.pairs import OnPair
@@ -43,6 +46,8 @@ def duet_request(
     threads: int = 0,
     weights: StrPath = "",
     libcuda: StrPath = "",
+    own: OwnModel | None = None,
+    program: OwnProgram | None = None,
     budgets: Sequence[str] = (),
     suite: str = "",
     width_percent: float | None = None,
@@ -68,8 +73,14 @@ def duet_request(
     for name in (a, b):
         refuse_unknown(name)
     device, precision, scenario = device_named(device), precision_named(precision), scenario_named(scenario)
+    own, program = own or OwnModel(), program or OwnProgram()
+    if own.file or program.words:
+        workload = program.name if program.words else own.name
     workloads = _duet_workloads((workload,) if isinstance(workload, str) else tuple(workload), scenario)
-    engine = chosen_engine(workloads[0], engine, (a, b), device, str(libcuda))
+    if program.words:
+        engine, scenario, batch = PROGRAM_ENGINE, "single-stream", 1
+    else:
+        engine = chosen_engine(workloads[0], engine, (a, b), device, str(libcuda))
     batch = {"single-stream": 1, "multi-stream": MULTI_STREAM_SAMPLES_PER_QUERY}.get(scenario, batch)
     wanted = wanted_budgets(budgets, suite)
     by_metric = {name: wanted.for_metric(a, b, name) for name in METRICS}
@@ -86,7 +97,11 @@ def duet_request(
             sample_count=max(32, batch),
             seed=seed,
             libcuda=absolute(libcuda),
+            own=own,
+            program=program,
         )
+        refuse_own_model(own, engine=engine, weights=str(weights), precision=precision)
+        refuse_batch_of_own(own, (batch,))
         refuse_driver_contradictions(environment, setup)
         refuse_unused_weights(setup.weights, setup.engine)
         return SideSpec(label, environment, setup, (options or EnvironmentOptions()).changed(changes))
@@ -128,6 +143,26 @@ def duet(
     directory = Path(out) if out else duet_directory(request.a.environment, request.b.environment)
     with variables_set(variables_named(variables)):
         return execute_duet(request, directory, say, on_pair)
+
+
+def gate(
+    request: DuetRequest, *, say: Say = lambda text: None, on_pair: OnPair = lambda rounds, elapsed_s: None
+) -> Resolution | None:
+    """Measure A against A for a part of the time, and refuse a duet whose budget lies below that noise.
+
+    Returns the noise that was found; None if no budget is a percentage, so that there is nothing to compare it with.
+    """
+    from gputax.measure.duet.execution import machine_resolution
+    from gputax.measure.duet.gate import gate_s, gated_percent, refuse_below_noise
+
+    budget_percent = gated_percent(request)
+    if budget_percent is None:
+        return None
+    seconds = gate_s(request.max_time_s)
+    say(f"gate: A against A for {seconds:.0f} s, for a budget of {budget_percent:g} %")
+    found = machine_resolution(request.a, seconds, say, on_pair, scenario=request.scenario, batch=request.batch)
+    refuse_below_noise(found, budget_percent, request.max_time_s)
+    return found
 
 
 def resolution(

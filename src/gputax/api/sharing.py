@@ -10,6 +10,7 @@ from gputax.api.variables import variables_named, variables_set
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import Setup, StrPath, absolute, device_named, precision_named
 from gputax.plan.options import EnvironmentOptions
+from gputax.plan.own_model import OwnModel, refuse_batch_of_own, refuse_own_model
 
 if TYPE_CHECKING:
     from gputax.measure.view import RunView
@@ -34,6 +35,7 @@ def share_plan(
     threads: int = 0,
     weights: StrPath = "",
     libcuda: StrPath = "",
+    own: OwnModel | None = None,
     batch: int = 1,
     repeats: int = 5,
     window_s: float | None = None,
@@ -50,6 +52,9 @@ def share_plan(
     from gputax.plan.workloads import expanded, workload_facts
 
     named = tuple(techniques) or DEFAULT_TECHNIQUES[place]
+    own = own or OwnModel()
+    if own.file:
+        workload = own.name
     workloads = expanded((workload or (OPERATION if named == ("proxy",) else MODEL),))
     if len(workloads) != 1:
         raise UsageError("all tenants must run the same workload", next_step=f"e.g. --workload {OPERATION}")
@@ -60,6 +65,8 @@ def share_plan(
     behind = ("bare+proxy",) if named == ("proxy",) else ()
     engine = chosen_engine(workloads[0], engine, behind, device, str(libcuda))
     refuse_unused_weights(absolute(weights), engine)
+    refuse_own_model(own, engine=engine, weights=str(weights), precision=precision)
+    refuse_batch_of_own(own, (batch,))
     count = tuple(tenants) or DEFAULT_TENANTS
     if beside_neighbours and count not in (DEFAULT_TENANTS, BESIDE):
         raise UsageError("with a neighbour there are always two tenants", next_step="drop --tenants")
@@ -78,6 +85,7 @@ def share_plan(
         max_batch=batch,
         seed=seed,
         libcuda=absolute(libcuda),
+        own=own,
     )
     return SharePlan(
         place,

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gputax.cli.options import Verb, as_json, options, own, seconds, variable_options, words_given
+from gputax.cli.options import Verb, as_json, model_options, options, own, seconds, variable_options, words_given
 from gputax.cli.progress import Line
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import Setup, absolute, device_named, precision_named
 from gputax.plan.driver import chosen_engine, driver_choice, engine_note, refuse_driver_contradictions
 from gputax.plan.engines import waiting_passively
 from gputax.plan.options import TENANTS, declared
+from gputax.plan.own_model import refuse_batch_of_own, refuse_own_model
 from gputax.plan.techniques import SYNONYMS, TECHNIQUES
 from gputax.plan.workloads import MICRO, OPERATIONS, WORKLOADS, workload_facts
 from gputax.worker.halt import Halt
@@ -80,6 +81,7 @@ _TIMES_NS = {"us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
     declared("seed", help="Seed of weights, inputs and arrivals."),
     as_json("Write the summary to stdout as JSON."),
 )
+@model_options
 @variable_options
 def client(port: int, address: str, goodput: str, as_json: bool, **chosen: Any) -> int:
     """Run inferences one after the other, and show their times at /metrics.
@@ -101,7 +103,8 @@ def _plan(chosen: dict[str, Any]) -> TenantPlan:
     precision_named(chosen["precision"])
     if chosen["technique"] not in ("", *TECHNIQUES):
         raise unknown_name("technique", chosen["technique"], TECHNIQUES, SYNONYMS)
-    workload, batch = chosen["workload"], chosen["batch"]
+    own, batch = chosen["own"], chosen["batch"]
+    workload = own.name if own.file else chosen["workload"]
     if workload not in OPERATIONS and workload.partition(":")[0] == MICRO:
         raise UsageError(f"a tenant runs one operation of {MICRO}", next_step=f"--workload {next(iter(OPERATIONS))}")
     workload_facts(workload)
@@ -115,7 +118,10 @@ def _plan(chosen: dict[str, Any]) -> TenantPlan:
         sample_count=max(SAMPLES, batch),
         max_batch=batch,
         seed=chosen["seed"],
+        own=own,
     )
+    refuse_own_model(own, engine=setup.engine, weights=setup.weights, precision=setup.precision)
+    refuse_batch_of_own(own, (batch,))
     refuse_driver_contradictions("bare", setup)
     duration_s = seconds(chosen["duration"], "--duration") if chosen["duration"] else 0.0
     if chosen["duration"] and not duration_s:

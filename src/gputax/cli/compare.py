@@ -7,20 +7,24 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from gputax.cli.duet import exit_code
+from gputax.cli.export import EXPORT, wanted_exports, write_exports
 from gputax.cli.options import Verb, as_json, options, own, words_given
+from gputax.cli.report import FORMATS as REPORT_FORMATS
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.options import BUDGET_SUITE, OUTPUT, VERDICT, declared
 from gputax.plan.suites import wanted_budgets
 
 if TYPE_CHECKING:
+    from gputax.report.output import Format
     from gputax.results.documents.comparison import Comparison
 
-FORMATS = ("table", "markdown", "html", "json")
+FOR_CI = ("junit", "summary", "benchmark", "openmetrics")
+FORMATS = ("table", "markdown", "html", "json", *FOR_CI)
 COMPARISON_NAME = "comparison.json"
 # Not even --overwrite lets a comparison take the place of what was measured.
 RESULT_FILES = (
@@ -30,7 +34,11 @@ RESULT_FILES = (
     "mlperf_log_detail.txt",
     "mlperf_log_summary.txt",
 )
-_FORMAT_OF_SUFFIX = {".html": "html", ".md": "markdown", ".json": "json", ".txt": "table"}
+_FORMAT_OF_SUFFIX = {
+    ".html": "html", ".md": "markdown", ".json": "json", ".txt": "table", ".xml": "junit", ".prom": "openmetrics",
+}  # fmt: skip
+# Formats that share a suffix with another one.
+_ALSO_FITS = {("benchmark", ".json"), ("summary", ".md")}
 
 
 @click.command(cls=Verb)
@@ -53,11 +61,13 @@ _FORMAT_OF_SUFFIX = {".html": "html", ".md": "markdown", ".json": "json", ".txt"
         "spread-from", "A run with --repeats on this machine: its spread serves sides that were measured once.",
         group=VERDICT, metavar="DIRECTORY",
     ),
+    EXPORT,
     own("force", "Show numbers of cells that are not comparable; they stay marked.", False, group=VERDICT),
 )  # fmt: skip
 def compare(
     base: str, others: tuple[str, ...], budgets: tuple[str, ...], suite: str, format_name: str | None, as_json: bool,
     target: str, overwrite: bool, force: bool, accept_disturbed: bool, spread_from: str,
+    exports: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Compare results on disk: what does each OTHER cost over BASE?
 
@@ -67,6 +77,7 @@ def compare(
     pass; 6: a budget is exceeded; 7: something is undecided, not comparable, skipped or was not measured.
     """
     wanted_budgets(budgets, suite)  # a wrong budget is refused before anything is read
+    wanted = wanted_exports(exports)
     out = Path(target) if target else None
     format_name = _format(format_name, as_json, out)
     files = _files(out, format_name)
@@ -85,6 +96,7 @@ def compare(
     for path, kind in files.items():
         _write(comparison, kind, path, overwrite)
         click.echo(f"written: {path}", err=True)
+    write_exports(wanted, comparison)
     _show(comparison, format_name if out is None or format_name == "json" else "table")
     return exit_code(comparison)
 
@@ -106,12 +118,15 @@ def _files(out: Path | None, format_name: str) -> dict[Path, str]:
     if out is None:
         return {}
     if out.is_dir() or not out.suffix:
-        reports = {"markdown": "comparison.md", "html": "report.html"}
+        reports = {
+            "markdown": "comparison.md", "html": "report.html", "junit": "junit.xml", "summary": "summary.md",
+            "benchmark": "benchmark.json", "openmetrics": "metrics.prom",
+        }  # fmt: skip
         report = {out / reports[format_name]: format_name} if format_name in reports else {}
         return {out / COMPARISON_NAME: "json", **report}
     by_suffix = _FORMAT_OF_SUFFIX.get(out.suffix.lower(), format_name)
     # A text may hold any of them.
-    if by_suffix != format_name and by_suffix != "table":
+    if by_suffix != format_name and by_suffix != "table" and (format_name, out.suffix.lower()) not in _ALSO_FITS:
         raise UsageError(
             f"--out {out.name} does not fit the format {format_name}", next_step="drop --format, or rename --out"
         )
@@ -165,8 +180,8 @@ def _write_table(comparison: Comparison, stream: TextIO) -> None:
     Screen(stream).notes(not_judged(comparison))
 
 
-def _report_format(format_name: str) -> Literal["html", "markdown"]:
-    return "html" if format_name == "html" else "markdown"
+def _report_format(format_name: str) -> Format:
+    return next(known for known in REPORT_FORMATS if known == format_name)
 
 
 def _json(comparison: Comparison) -> str:

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gputax.cli.options import Verb, as_json, command_text, names, options, own, place_options, variable_options
+from gputax.cli.export import EXPORT, wanted_exports, write_exports
+from gputax.cli.options import (
+    Verb,
+    as_json,
+    command_text,
+    complete_environment,
+    model_options,
+    names,
+    options,
+    own,
+    place_options,
+    program_options,
+    variable_options,
+)
 from gputax.errors import Interrupted, UsageError
 from gputax.plan.cells import SCENARIOS
 from gputax.plan.driver import engine_note
@@ -27,8 +40,8 @@ LACKING = ("unfinished", "failed-cell", "skipped-file")
 
 
 @click.command(cls=Verb)
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=complete_environment)
+@click.argument("b", shell_complete=complete_environment)
 @options(
     declared("workload"),
     declared("scenario", help=f"One of {', '.join(SCENARIOS)}.", default="single-stream", show_default=True),
@@ -45,11 +58,15 @@ LACKING = ("unfinished", "failed-cell", "skipped-file")
     own("width", "Stop at this half-width of the interval, e.g. 1%. [default: at a clear verdict]", group=VERDICT),
     own("max-time", "Time limit in seconds, A/A included.", 120.0, short=True, least=5, show_default=True),
     own("control", "Measure A against a second A as well.", True, negation="no-control", group=VERDICT),
+    own(
+        "gate", "Refuse a budget below this machine's noise: A/A first, for a fifth of the time.", False, group=VERDICT
+    ),
     declared("seed"),
     declared("stall-timeout"),
     declared("wait-quiet"),
     declared("accept-disturbed"),
     declared("out", help="Result directory. [default: results/duet-A-B-TIME]"),
+    EXPORT,
     as_json("Write the comparison to stdout instead of the table."),
     own(
         "for-a",
@@ -61,19 +78,23 @@ LACKING = ("unfinished", "failed-cell", "skipped-file")
     ),
     own("for-b", "The same for B, e.g. image=gputax:next.", None, group=PLACE, multiple=True, metavar="KEY=VALUE"),
 )
+@program_options
+@model_options
 @place_options
 @variable_options
 def duet(
     a: str, b: str, workload: str, width: str, max_time: float, stall_timeout: float, wait_quiet: float, out: str,
-    as_json: bool, **chosen: Any,
+    as_json: bool, gate: bool, exports: tuple[str, ...], **chosen: Any,
 ) -> int:  # fmt: skip
     """Measure what B costs over A: pairs in random order, an interval, and a verdict against the budget.
 
-    Exits with 0 (pass), 5 (the machine was disturbed), 6 (over budget) or 7 (undecided).
+    Exits with 0 (pass), 3 (--gate: the budget is below the noise), 5 (the machine was disturbed), 6 (over budget) or 7
+    (undecided).
     """
     from gputax import api
     from gputax.places import refuse_unknown
 
+    wanted = wanted_exports(exports)
     for name in (a, b):
         refuse_unknown(name)
     request = api.duet_request(
@@ -100,7 +121,10 @@ def duet(
             progress, (a, b), wait_quiet=wait_quiet, accept_disturbed=chosen["accept_disturbed"],
             options=chosen["options"],
         )  # fmt: skip
+        if gate:
+            api.gate(request, say=progress.say, on_pair=progress.pair)
         comparison = api.duet(request, out=directory, say=progress.say, on_pair=progress.pair)
+    write_exports(wanted, comparison, str(directory))
     if as_json:
         click.echo(comparison.model_dump_json(indent=2))
     else:

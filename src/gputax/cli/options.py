@@ -15,7 +15,19 @@ from typing import Any, TypeVar
 import click
 
 from gputax.errors import UsageError, unknown_name
-from gputax.plan.options import GROUPS, OUTPUT, PLACE_OPTIONS, VARIABLE_OPTIONS, EnvironmentOptions, Option
+from gputax.plan.options import (
+    GROUPS,
+    MODEL_OPTIONS,
+    OUTPUT,
+    PLACE_OPTIONS,
+    PROGRAM_OPTIONS,
+    VARIABLE_OPTIONS,
+    EnvironmentOptions,
+    Option,
+    declared,
+)
+from gputax.plan.own_model import OwnModel
+from gputax.plan.own_program import OwnProgram
 from gputax.text import printable
 
 T = TypeVar("T")
@@ -39,9 +51,17 @@ class Declared(click.Option):
             metavar=option.metavar or ("N" if option.value_type in (int, float) else None),
             show_default=option.show_default,
             envvar=option.variable or None,
+            shell_complete=complete_environment if option.name == "env" else None,
         )
         self.group = option.group
         self.short = option.short
+
+
+def complete_environment(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of an environment, for the shell."""
+    from gputax.places import ENVIRONMENTS
+
+    return [name for name in ENVIRONMENTS if name.startswith(incomplete)]
 
 
 def _type(option: Option) -> click.ParamType[Any] | None:
@@ -154,6 +174,77 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*words, options=place, **chosen)
 
     return options(*PLACE_OPTIONS.values())(wrapped)
+
+
+def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a user's own model, as one `own` for the verb; a workload beside it is refused."""
+    shared = [declared(name) for name in MODEL_OPTIONS]
+
+    @wraps(command)
+    def wrapped(*words: Any, **chosen: Any) -> Any:
+        file, *rest = (chosen.pop(option.keyword) for option in shared)
+        return command(*words, own=_own_model(file, *rest), **chosen)
+
+    return options(*shared)(wrapped)
+
+
+def _own_model(file: str, shapes: tuple[str, ...], ranges: tuple[str, ...], inputs: str) -> OwnModel:
+    if not file:
+        if shapes or ranges or inputs:
+            option = "shape" if shapes else "input" if ranges else "inputs"
+            raise UsageError(f"--{option} is for a model of yours", next_step="add --model FILE.onnx")
+        return OwnModel()
+    if was_given("workload"):
+        raise UsageError("--model and --workload both say what to run", next_step="use one of them")
+    from gputax.api import own_model
+
+    return own_model(file, shapes=shapes, ranges=ranges, inputs=inputs)
+
+
+def program_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `-- COMMAND` and its options, as one `program` for the verb; what says what else to run is refused."""
+    shared = [declared(name) for name in PROGRAM_OPTIONS]
+
+    @wraps(command)
+    def wrapped(*words: Any, **chosen: Any) -> Any:
+        unit, by_process = (chosen.pop(option.keyword) for option in shared)
+        program = _own_program(chosen.pop("program_words"), unit or "", by_process, chosen["stall_timeout"])
+        return command(*words, program=program, **chosen)
+
+    argument = click.argument("program_words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+    return argument(options(*shared)(wrapped))
+
+
+# They say what runs, or how a model does.
+NOT_WITH_A_PROGRAM = (
+    "workload", "model", "engine", "engine_b", "weights", "dataset", "precision", "batch", "scenario", "like",
+)  # fmt: skip
+
+
+def _own_program(words: tuple[str, ...], unit: str, by_process: bool, stall_timeout_s: float) -> OwnProgram:
+    given = words_given()
+    behind = tuple(given[given.index("--") + 1 :]) if "--" in given else ()
+    if words != behind:
+        raise UsageError(f"unexpected argument {words[0]!r}", next_step="a program of yours comes behind --")
+    if not words:
+        if unit or by_process:
+            option = "unit" if unit else "repeat-by-process"
+            raise UsageError(f"--{option} is for a program of yours", next_step="add -- COMMAND")
+        if "--" in given:
+            raise UsageError("-- is not followed by a command", next_step="e.g. gputax run -- ./benchmark")
+        return OwnProgram()
+    for name in NOT_WITH_A_PROGRAM:
+        if name in click.get_current_context().params and was_given(name):
+            raise UsageError(f"--{name.replace('_', '-')} does not apply to a program of yours", next_step="drop it")
+    if unit and by_process:
+        raise UsageError("--unit is for printed latencies; --repeat-by-process reads none", next_step="use one of them")
+    # Less than the coordinator waits: the engine knows more about what went wrong.
+    return OwnProgram(words, unit, by_process, 0.8 * stall_timeout_s)
+
+
+def was_given(name: str) -> bool:
+    """Whether the command line or a variable set the option."""
+    return click.get_current_context().get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
 
 
 def variable_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -69,6 +69,11 @@ def proxy() -> None:
         "places", "Also listen in so many directories beside the socket, each for one container. [default: none]", 0,
         least=0, most=PLACES_MOST, group=TENANTS,
     ),
+    own(
+        "worker-uids", "First of 256 users for the workers; 0 keeps the proxy's. [default: 60600 if it is root]",
+        group=MACHINE,
+    ),
+    own("unconfined", "Leave out these confinements of workers (names of the status), or all.", group=MACHINE),
     own("foreground", "Run in the foreground.", False, group=OUTPUT),
 )  # fmt: skip
 def start(path: str, backend: str, device: str, foreground: bool, **limits: Any) -> int:
@@ -180,11 +185,13 @@ def _address(path: str) -> ProxyAddress:
 
 
 def served(status: Mapping[str, Any]) -> list[str]:
-    """Return what a proxy serves, and how it waits."""
+    """Return what a proxy serves, how it waits, and what its workers have given up."""
     transports = ", ".join(map(str, status.get("transports") or ()))
+    confinement = ", ".join(map(str, status.get("confinement") or ())) or "nothing"
     return [
         f"GPU proxy {status.get('pid')}: {status.get('device')}, through {status.get('backend')}",
         f"waiting: {status.get('wait_policy')}; free cores: {status.get('cores_free')}; transports: {transports}",
+        f"workers are confined by: {confinement}",
     ]
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from gputax.report.output import Format
 
 # As in report.output; repeated so that --help imports neither numpy nor pydantic.
-FORMATS: tuple[Format, ...] = ("html", "markdown", "json", "csv", "table", "svg")
+FORMATS: tuple[Format, ...] = (
+    "html", "markdown", "json", "csv", "table", "svg", "junit", "summary", "benchmark", "openmetrics",
+)  # fmt: skip
 
 
 @click.command(cls=Verb)
@@ -35,7 +37,7 @@ def report(directories: tuple[str, ...], out: str, kind: str, as_json: bool, ove
     together: runs bring distributions and telemetry, comparisons bring verdicts. Two or more texts, logs or results of
     other tools (FILE or k8s=FILE) are compared with each other, as by `gputax compare`. A report of gputax is rewritten
     in place; any other file stays. With several DIRs report.html goes into the present directory. svg is the first
-    chart of the page alone.
+    chart of the page alone. junit, summary (Markdown), benchmark (JSON) and openmetrics are for CI.
     """
     chosen = _format(kind, as_json, out)
     from gputax import api

@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gputax.cli.options import Verb, as_json, counts, listed, names, once, options, own, place_options, variable_options
+from gputax.cli.options import (
+    Verb,
+    as_json,
+    counts,
+    listed,
+    model_options,
+    names,
+    once,
+    options,
+    own,
+    place_options,
+    program_options,
+    variable_options,
+    was_given,
+)
 from gputax.errors import UsageError
 from gputax.places import ENVIRONMENTS, refuse_unknown
 from gputax.plan.cells import SCENARIOS, Cell, scenario_named
@@ -78,6 +92,8 @@ EXIT_INVALID = 5
     as_json("Write the run record to stdout instead of the table."),
     own("result-block", "Append the block that `gputax compare` reads from a log.", False, group=OUTPUT),
 )
+@program_options
+@model_options
 @place_options
 @variable_options
 def run(
@@ -123,12 +139,10 @@ def _like(
     directory: str, environment: str, picked: dict[str, Any], chosen: dict[str, Any], repeats: int
 ) -> tuple[tuple[Cell, ...], int]:
     """Return the cells and repeats of an earlier run; options of the command line win, with a warning."""
-    context = click.get_current_context()
-
-    def given(name: str) -> bool:
-        return context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-
-    if given("suite"):
+    chosen.pop("program")
+    if chosen.pop("own").file:
+        raise UsageError("--like takes the model of an earlier run, --model another", next_step="use one of them")
+    if was_given("suite"):
         raise UsageError("--like takes the sizes of an earlier run, --suite others", next_step="use one of them")
     from gputax import api
 
@@ -136,12 +150,12 @@ def _like(
     planned = api.plan_like(
         directory,
         environment,
-        **{name: values for name, values in picked.items() if given(words[name])},
-        **{name: value for name, value in chosen.items() if given(name)},
+        **{name: values for name, values in picked.items() if was_given(words[name])},
+        **{name: value for name, value in chosen.items() if was_given(name)},
     )
     for text in planned.contradictions:
         click.echo(f"gputax: warning: {text}: not comparable with {directory}", err=True)
-    return planned.cells, repeats if given("repeats") else planned.repeats
+    return planned.cells, repeats if was_given("repeats") else planned.repeats
 
 
 def exit_code(record: RunRecord, accept_disturbed: bool) -> int:

@@ -16,6 +16,7 @@ from gputax.cli.options import (
     as_json,
     command_text,
     counts,
+    model_options,
     names,
     options,
     own,
@@ -87,6 +88,7 @@ _TENANTS = ",".join(map(str, DEFAULT_TENANTS))
     declared("dry-run"),
     as_json("Write the record to stdout instead of the tables."),
 )
+@model_options
 @place_options
 @variable_options
 def share(
@@ -160,6 +162,7 @@ def share_plan(place: str, chosen: dict[str, Any]) -> SharePlan:
         window_s=seconds(chosen["window"], "--window", "10s") if chosen["window"] else None,
         warmup_s=seconds(chosen["warmup"], "--warmup", "2s"),
         beside_neighbours=bool(chosen.get("aggressor")),
+        own=chosen.get("own"),
         **{
             key: chosen[key]
             for key in (

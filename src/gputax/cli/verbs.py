@@ -37,6 +37,11 @@ GROUPED: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Maintain": {
         "doctor": ("gputax.cli.doctor:doctor", "Diagnose this machine or cluster and suggest fixes."),
+        "verify": ("gputax.cli.verify:verify", "Show which mode this GPU or pod is really in, and who else is on it."),
+        "selftest": (
+            "gputax.cli.selftest:selftest",
+            "Compare a driver with libvgpu and the GPU proxy, for a day with a GPU.",
+        ),
         "models": ("gputax.cli.models:models", "List, build or download the workloads' model files."),
         "proxy": ("gputax.cli.proxy:proxy", "Start the GPU proxy on this node, or show its tenants."),
         "exec": ("gputax.cli.exec:exec_", "Run any program in an environment, e.g. behind the GPU proxy."),
@@ -54,6 +59,8 @@ SYNONYMS = {
     "quickstart": "demo",
     "diff": "compare",
     "check": "doctor",
+    "mode": "verify",
+    "self-test": "selftest",
     "tenant": "client",
     "up": "deploy",
     "down": "destroy",

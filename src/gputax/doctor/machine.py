@@ -19,7 +19,14 @@ from gputax.doctor.hardware import (
     check_memory,
     check_noise,
 )
-from gputax.doctor.software import check_loadgen, check_native, check_onnxruntime, check_python, check_tinygrad
+from gputax.doctor.software import (
+    check_confinement,
+    check_loadgen,
+    check_native,
+    check_onnxruntime,
+    check_python,
+    check_tinygrad,
+)
 
 __all__ = ["Disk", "Finding", "Status", "diagnose", "inspect_disk"]
 
@@ -28,6 +35,7 @@ CHECKS: tuple[Callable[[Mapping[str, Any]], list[Finding]], ...] = (
     check_loadgen,
     check_onnxruntime,
     check_native,
+    check_confinement,
     check_tinygrad,
     check_gpu,
     check_cpu,

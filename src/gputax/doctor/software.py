@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from gputax.doctor.finding import Finding
-from gputax.environments.driver import BUILD, missing_parts, native_directory
+from gputax.environments.driver import BUILD, SOFTWARE_DEVICE, missing_parts, native_directory, native_part
+from gputax.environments.proxy import ProxyOptions, own_proxy
+from gputax.errors import GputaxError
 from gputax.plan.engines import TINYGRAD_VERSION
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
@@ -113,6 +116,8 @@ def _version(text: str) -> tuple[int, int]:
 
 
 NATIVE_TITLE = "native parts"
+CONFINEMENT_TITLE = "confinement of GPU proxy workers"
+LANDLOCK_HELP = "cat /sys/kernel/security/lsm"
 
 
 def native_facts() -> dict[str, Any]:
@@ -129,6 +134,37 @@ def check_native(facts: Mapping[str, Any]) -> list[Finding]:
         return [Finding("ok", NATIVE_TITLE, "software device, libvgpu, GPU proxy")]
     why = "The software device and the environments with a GPU proxy need them; models on CPU or CUDA do not."
     return [Finding("warn", f"{NATIVE_TITLE} are not built", ", ".join(native["missing"]), why, BUILD)]
+
+
+# What keeps a worker that its tenant has taken over from files, programs and other processes.
+WALLS = ("seccomp", "landlock_files")
+
+
+def confinement_facts() -> list[str] | None:
+    """Return which confinements the workers of a GPU proxy have on this machine; nothing if that cannot be tried."""
+    if missing_parts():
+        return None
+    options = ProxyOptions(native_part(SOFTWARE_DEVICE))
+    try:
+        with own_proxy(options, os.environ) as address:
+            found = address.status().get("confinement")
+    except GputaxError:
+        return None
+    return [str(each) for each in found] if isinstance(found, list) else None
+
+
+def check_confinement(facts: Mapping[str, Any]) -> list[Finding]:
+    """Check what keeps a tenant that takes over its worker of the GPU proxy away from this machine."""
+    found = facts.get("confinement")
+    if found is None:
+        return []
+    missing = [each for each in WALLS if each not in found]
+    if not missing:
+        return [Finding("ok", CONFINEMENT_TITLE, ", ".join(found))]
+    why = "A tenant that takes over its worker of the GPU proxy could reach files or processes of this machine."
+    return [
+        Finding("warn", f"{CONFINEMENT_TITLE}: no {' and no '.join(missing)}", ", ".join(found), why, LANDLOCK_HELP)
+    ]
 
 
 def check_tinygrad(facts: Mapping[str, Any]) -> list[Finding]:

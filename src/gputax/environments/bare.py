@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gputax.environments.driver import driver_library, library_variables
+from gputax.environments.driver import driver_library, is_native_part, library_variables, refuse_without_runtime
 from gputax.environments.environment import Described, Evidence
 from gputax.environments.process import ChildProcess, start_local_worker
 from gputax.environments.proxy import SOCKET_VARIABLE, UsedProxy, used_proxy
@@ -32,22 +32,33 @@ class Bare:
     @contextmanager
     def surroundings(self) -> Iterator[dict[str, str]]:
         """Yield the environment variables with which a local program loads the requested driver."""
-        if not self._driver.needed:
+        if not self._driver.needed or self._finds_its_own:
             yield dict(os.environ)
             return
         library = driver_library(self._driver)
         self.note, self._library = library.note, str(library.path)
+        if is_native_part(library.path):
+            refuse_without_runtime(self._driver, os.environ)
         if library.is_system:
             yield dict(os.environ)
             return
         with library_variables(library.path, os.environ) as variables:
             yield variables
 
+    @property
+    def _finds_its_own(self) -> bool:
+        """Whether the system's driver is meant and the engine says what is missing: its packages, or the driver."""
+        return self._driver.runtime and self._driver.device == "cuda" and not self._driver.libcuda
+
     def evidence(self, described: Described) -> Evidence:
         """Show that no container is involved and that the worker loaded the intended driver, not a proxy's."""
         driver = described.driver or {}
         reasons = []
-        if self._library and driver and driver.get("library") != self._library:
+        program = driver.get("program")
+        if self._library and program is not None:
+            if program.get("libraries") and self._library not in program["libraries"]:
+                reasons.append(f"the program did not load {self._library}")
+        elif self._library and driver and driver.get("library") != self._library:
             reasons.append(f"the worker loaded {driver.get('library') or 'no driver'}, not {self._library}")
         if driver.get("vgpu") is not None and not self._driver.libcuda:
             reasons.append("the worker's calls went through a GPU proxy: check LD_LIBRARY_PATH")

@@ -93,6 +93,21 @@ def driver_library(choice: DriverChoice) -> DriverLibrary:
     return DriverLibrary(native_part(SOFTWARE_DEVICE).resolve(), note)
 
 
+def refuse_without_runtime(choice: DriverChoice, environ: Mapping[str, str]) -> None:
+    """Refuse an engine on the CUDA runtime where a library of ours would turn it away with its first call."""
+    if choice.runtime and environ.get(RUNTIME_VARIABLE) != "1":
+        raise UsageError(
+            "this engine runs on the CUDA runtime, which libvgpu and the software device take only if asked to",
+            where=RUNTIME_VARIABLE,
+            next_step="add --cuda-runtime; docs/cuda-runtime.md says what it does and what you decide with it",
+        )
+
+
+def is_native_part(library: Path) -> bool:
+    """Whether a library is one of ours."""
+    return library.resolve().is_relative_to(native_directory().resolve())
+
+
 def given_library(text: str) -> Path:
     """Return the library given by `--libcuda`: a file, or a directory with `libcuda.so.1`."""
     path = Path(text).expanduser()

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from gputax.environments.driver import RUNTIME_VARIABLE
+from gputax.environments.driver import RUNTIME_VARIABLE, refuse_without_runtime
 from gputax.environments.environment import Described
 from gputax.errors import UsageError
 from gputax.kubernetes.objects import NATIVE, SOFTWARE_DIRECTORY
@@ -32,6 +32,7 @@ def driver_variables(driver: DriverChoice, gpus: int) -> dict[str, str]:
     software = driver.device == "software" or (driver.device == "auto" and not gpus)
     if not software:
         return {}
+    refuse_without_runtime(driver, os.environ)
     return {"LD_LIBRARY_PATH": SOFTWARE_DIRECTORY, **software_settings(os.environ), **runtime_setting(os.environ)}
 
 

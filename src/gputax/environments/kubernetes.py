@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gputax.environments.driver import refuse_without_runtime
 from gputax.environments.environment import Described, Evidence
 from gputax.environments.image import (
     NATIVE_VARIABLES,
@@ -71,8 +72,8 @@ class Kubernetes:
 
     def start(self) -> ChildProcess:
         """Start a worker in the pod, which is created if needed."""
+        variables = {"PYTHONUNBUFFERED": "1", **self._variables()}  # refuses before there is a pod
         pod = self._pod = self._pods.ready(self.plan(), self._options.ready_timeout_s)
-        variables = {"PYTHONUNBUFFERED": "1", **self._variables()}
         name, ends = secrets.token_hex(4), [word for before in self._before for word in ("--end", before)]
         command = ["env", *(f"{key}={value}" for key, value in variables.items()), *WORKER, name, *ends]
         self._before = [*self._before[-9:], name]
@@ -207,7 +208,16 @@ def pod_facts(pod: Mapping[str, Any], described: Described) -> dict[str, Any]:
         "device_ids": device_ids(described),
         "pid": described.pid,
         "taken_at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        **({"resource_claims": claims} if (claims := resource_claims(pod)) else {}),
     }
+
+
+def resource_claims(pod: Mapping[str, Any]) -> list[str]:
+    """Return the names of the ResourceClaims that the pod holds; one made from a template is in its status."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    made = {each.get("name"): each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
+    asked = spec.get("resourceClaims") or ()
+    return [str(each.get("resourceClaimName") or made.get(each.get("name")) or each.get("name")) for each in asked]
 
 
 def device_ids(described: Described) -> dict[str, Any]:
@@ -229,6 +239,7 @@ class KubernetesProxy(Kubernetes):
                 "--libcuda is a local file, which is not visible in a pod",
                 next_step="use --device software or cuda",
             )
+        refuse_without_runtime(self._driver, os.environ)
         return super().start()
 
     def plan(self) -> PodPlan:

@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from gputax.environments.driver import LIBVGPU, PROXY_PROGRAM, driver_library, library_variables, native_part
+from gputax.environments.driver import (
+    LIBVGPU,
+    PROXY_PROGRAM,
+    driver_library,
+    library_variables,
+    native_part,
+    refuse_without_runtime,
+)
 from gputax.environments.environment import Described, Evidence
 from gputax.environments.process import ChildProcess, own_directory
 from gputax.errors import GputaxError, PreflightError, UsageError, unknown_name
@@ -56,6 +63,8 @@ class ProxyOptions:
     spin: str = ""
     mode: str = ""
     places: int = 0
+    worker_uids: str = ""
+    unconfined: str = ""
 
     def words(self, path: Path) -> list[str]:
         """Return the command line."""
@@ -71,6 +80,8 @@ class ProxyOptions:
             "--spin": self.spin,
             "--mode": self.mode,
             "--places": self.places,
+            "--worker-uids": self.worker_uids,
+            "--unconfined": self.unconfined,
         }
         options = [word for name, value in given.items() if value for word in (name, str(value))]
         return [str(native_part(PROXY_PROGRAM)), "--socket", str(path), "--backend", str(self.backend), *options]
@@ -274,6 +285,7 @@ class UsedProxy:
 @contextmanager
 def used_proxy(driver: DriverChoice, memory_mb: int = 0, *, same_pid_namespace: bool = True) -> Iterator[UsedProxy]:
     """Yield the proxy selected by the variable, else a new one that ends with this context."""
+    refuse_without_runtime(driver, os.environ)
     libvgpu, transport = str(native_part(LIBVGPU).resolve()), transport_of(os.environ)
     running = running_proxy(os.environ)
     if running is not None:
@@ -315,6 +327,8 @@ class Intended:
 
 def proxy_evidence(driver: Mapping[str, Any], status: Mapping[str, Any], intended: Intended) -> Evidence:
     """Compare the worker's report with the proxy's status; `active` only if they agree."""
+    if driver.get("program") is not None:
+        return _program_evidence(driver["program"], status, intended)
     vgpu = driver.get("vgpu") or {}
     tenant = tenant_of(status, vgpu.get("tenant"))
     worker_calls, proxy_calls = _counts(vgpu.get("calls")), _counts((tenant or {}).get("calls"))
@@ -335,10 +349,41 @@ def proxy_evidence(driver: Mapping[str, Any], status: Mapping[str, Any], intende
         "calls_by_worker": sum(worker_calls.values()),
         "calls_by_proxy": sum(proxy_calls.values()),
         "calls": proxy_calls,
+        "confinement": list((tenant or {}).get("confinement") or ()),
         "proxy_pid": status.get("pid"),
         "pid": driver.get("pid"),
         **({"software": status["software"]} if status.get("software") else {}),
         **({"cuda_runtime": driver["cuda_runtime"]} if driver.get("cuda_runtime") else {}),
+    }
+    return Evidence.of(PROXY, reasons, facts, list_reasons=True)
+
+
+def _program_evidence(program: Mapping[str, Any], status: Mapping[str, Any], intended: Intended) -> Evidence:
+    """Return the evidence for a program of the user's: it reports no calls, so those that the proxy counted decide.
+
+    A proxy that was started for this worker, and the place of a pod, show no other tenants; of any other proxy those
+    with the program's process ids count.
+    """
+    alone = bool(intended.backend) or not intended.same_pid_namespace
+    pids = set(program.get("pids") or ())
+    every = (*(status.get("tenants") or ()), *(status.get("ended_tenants") or ()))
+    tenants = [each for each in every if alone or each.get("pid") in pids]
+    calls = sum(sum(_counts(each.get("calls")).values()) for each in tenants)
+    reasons = _backend({}, status, intended)
+    if not tenants:
+        reasons.append("no process of the program is a tenant of the proxy: it did not call the driver")
+    elif not calls:
+        reasons.append("no call went through the proxy")
+    if nodes := program.get("device_nodes"):
+        reasons.append(f"the program itself opened {', '.join(nodes)}")
+    facts = {
+        "backend": status.get("backend"),
+        "device": status.get("device"),
+        "wait_policy": status.get("wait_policy"),
+        "tenants": [each.get("id") for each in tenants],
+        "calls_by_proxy": calls,
+        "proxy_pid": status.get("pid"),
+        "program_pids": sorted(pids),
     }
     return Evidence.of(PROXY, reasons, facts, list_reasons=True)
 

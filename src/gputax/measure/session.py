@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gputax.environments.connection import WorkerConnection
 from gputax.environments.environment import Environment, Evidence
 from gputax.errors import WorkerError
+from gputax.measure.delivery import delivered
 from gputax.measure.sizing import Pilot, pilot_load, read_pilot
 from gputax.measure.view import RunView
 from gputax.plan.cells import Load, Setup
@@ -27,6 +28,7 @@ PREPARE_STALL_S = 900.0
 FIRST_RUN_STALL_S = 600.0
 STALL_FLOOR_S = 60.0
 STALL_CALLS = 20
+SLOT_COUNTERS = ("run_wait_ns", "cpu_ns", "throttled_ns", "steal_ns", "major_faults")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class SlotRun:
     """How long its threads were ready to run and had no CPU, summed; None if the worker's kernel does not count it."""
     cpu_ns: int | None
     """The CPU time of all of its threads; None from a worker of an earlier version."""
+    throttled_ns: int | None = None
+    steal_ns: int | None = None
+    major_faults: int | None = None
+    counters: dict[str, int] = field(default_factory=dict)
+    """What a program of the user's used meanwhile, by name and unit; empty for other engines."""
 
 
 class WorkerSession:
@@ -74,14 +81,21 @@ class WorkerSession:
         """Load a setup, replacing the previous one."""
         self.setup = setup
         self._pilots.clear()
+        there = delivered(self.connection, setup)
         self.facts = self.connection.call(
-            "prepare", setup=setup.to_dict(), stall_timeout_s=PREPARE_STALL_S, on_event=self._on_event
+            "prepare", setup=there.to_dict(), stall_timeout_s=PREPARE_STALL_S, on_event=self._on_event
         )
 
     def evidence(self) -> Evidence:
         """Return the evidence that the environment was active: the worker's report, checked against other sources."""
-        uses_driver = driver_choice(self.setup).needed
+        uses_driver = driver_choice(self.setup).needed or bool(self.setup.program.words)
         return self.connection.proven(self.described, uses_driver=uses_driver, stall_timeout_s=STALL_FLOOR_S).evidence
+
+    def resources(self) -> dict[str, Any]:
+        """Return what the loaded worker got from its host; empty from a worker that does not know the question."""
+        answer = self.connection.call("describe", about="resources", stall_timeout_s=STALL_FLOOR_S)
+        found = answer.get("resources")
+        return dict(found) if isinstance(found, dict) else {}
 
     @property
     def usable(self) -> bool:
@@ -133,11 +147,10 @@ class WorkerSession:
         )
         try:
             durations_ns = decode_array(answer["columns"]["end_ns"]) - decode_array(answer["columns"]["start_ns"])
-            run_wait_ns, cpu_ns = (
-                None if answer.get(name) is None else int(answer[name]) for name in ("run_wait_ns", "cpu_ns")
-            )
-            return SlotRun(durations_ns[dropped:], run_wait_ns, cpu_ns)
-        except (KeyError, TypeError, ValueError) as error:
+            spent = {name: None if answer.get(name) is None else int(answer[name]) for name in SLOT_COUNTERS}
+            counters = {str(name): int(value) for name, value in answer.get("counters", {}).items()}
+            return SlotRun(durations_ns[dropped:], **spent, counters=counters)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WorkerError(f"malformed reply from the worker: {error!r}", where="slot") from error
 
     def _stall_s(self) -> float:

@@ -149,10 +149,14 @@ def server_bound(cell: Cell, single: Pilot) -> Bound:
     single_ms = single.p90_call_ns / 1e6
     if single_ms <= facts.server_bound_ms:
         return Bound(facts.server_bound_ms, facts.bound_source)
+    why = (
+        f"that alone exceeds the {facts.server_bound_ms:g} ms of {facts.bound_source}"
+        if facts.server_bound_ms
+        else "a model of yours has no bound of its own: set one with --bound-ms"
+    )
     return Bound(
         float(f"{OWN_BOUND_MULTIPLE * single_ms:.2g}"),  # two digits: a pilot is not more precise
-        f"ours: {OWN_BOUND_MULTIPLE} x this device's single-request p90 ({single_ms:.1f} ms), because that alone "
-        f"exceeds the {facts.server_bound_ms:g} ms of {facts.bound_source}",
+        f"ours: {OWN_BOUND_MULTIPLE} x this device's single-request p90 ({digits(single_ms, 3)} ms), because {why}",
     )
 
 

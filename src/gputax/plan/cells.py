@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from gputax.errors import unknown_name
 from gputax.plan.engines import DEFAULT_ENGINE
+from gputax.plan.own_model import OwnModel
+from gputax.plan.own_program import OwnProgram
 
 # The seeds of the MLPerf Inference 6.0 round, from LoadGen's built-in configuration.
 QSL_SEED = 2085463073848966840
@@ -104,6 +106,10 @@ class Setup:
     seed: int = 7
     libcuda: str = ""
     """Path of the user's own driver library, for the engine `driver`; empty for the device's own."""
+    own: OwnModel = dataclasses.field(default_factory=OwnModel)
+    """The user's own model (`--model`), whose name is then the workload."""
+    program: OwnProgram = dataclasses.field(default_factory=OwnProgram)
+    """The user's own program (behind `--`), whose name is then the workload."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setup as sent to the worker."""
@@ -111,8 +117,9 @@ class Setup:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Setup:
-        """Rebuild a setup received over the pipe."""
-        return Setup(**data)
+        """Rebuild a setup received over the pipe, or read from a record; one of an earlier version has less."""
+        own, program = OwnModel.from_dict(data.get("own", {})), OwnProgram.from_dict(data.get("program", {}))
+        return Setup(**{**data, "own": own, "program": program})
 
 
 @dataclass(frozen=True)
@@ -157,8 +164,12 @@ class Cell:
         return "-".join(parts).replace(":", "_").replace("/", "_")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the whole cell as plain data."""
-        return dataclasses.asdict(self)
+        """Return the whole cell as plain data, equal to what is read back from JSON."""
+        return dataclasses.asdict(self, dict_factory=_as_in_json)
+
+
+def _as_in_json(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
 
 
 @dataclass(frozen=True)

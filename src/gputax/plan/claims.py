@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gputax.plan import own_program
 from gputax.plan.engines import ENGINES
 
 NULL_KERNELS = "null kernels"
@@ -22,6 +23,8 @@ def device_label(device: str, device_name: str) -> str:
             return f"CPU ({device_name}), not a GPU"
         case "software":
             return f"software device ({device_name}), not a GPU"
+        case own_program.DEVICE:
+            return f"{device_name}, which gputax does not see"
     return f"{device} ({device_name}), not a GPU"
 
 

@@ -79,6 +79,7 @@ RULES: tuple[Rule, ...] = (
     Rule("cuda_graphs", "CUDA graphs", SAME_ENGINE),
     Rule("weights", "weights", NOT_IN_A_DUET),
     Rule("weights_sha256", "sha256 of the weights", SAME_ENGINE),
+    Rule("program_sha256", "sha256 of the program and its scripts", TOLD),
     Rule("inputs", "inputs", ALWAYS),
     Rule(
         "target_qps",
@@ -117,7 +118,7 @@ RULES: tuple[Rule, ...] = (
 # Conditions in a worker's facts, some of them among its engine's options.
 FACT_FIELDS: tuple[str, ...] = (
     "workload", "device", "device_name", "engine", "engine_version", "provider", "precision", "threads", "inter_op",
-    "spin", "copies", "compile", "cuda_graphs", "weights", "weights_sha256", "inputs", "sample_count",
+    "spin", "copies", "compile", "cuda_graphs", "weights", "weights_sha256", "program_sha256", "inputs", "sample_count",
 )  # fmt: skip
 # The parts of a fingerprint that must be identical for all cells of one record.
 RESUMED_PARTS = ("host", "cpu_allowance", "gpus", "packages", "setups")

@@ -28,6 +28,8 @@ class EngineKind:
     """Whether it can stand in for an operation of `micro`."""
     uses_driver: bool = False
     """Whether it calls the CUDA driver API itself, so that the driver can be chosen and a proxy can carry it."""
+    uses_runtime: bool = False
+    """Whether it runs on the CUDA runtime where its device is not the CPU: then the driver can be chosen too."""
     takes_weights: bool = False
     """Whether `--weights` may name a file for it."""
     spins: bool = False
@@ -48,11 +50,12 @@ ENGINES: dict[str, EngineKind] = {
             "onnx", "gputax.worker.engines.onnx:OnnxEngine",
             {"provider": "auto", "copies": "included", "spin": True, "inter_op": 1},
             {"provider": ("auto", "cpu", "cuda", "tensorrt"), "copies": _COPIES},
-            takes_weights=True, spins=True,
+            takes_weights=True, spins=True, uses_runtime=True,
         ),
         EngineKind(
             "torch", "gputax.worker.engines.torch:TorchEngine",
             {"compile": False, "cuda_graphs": False, "copies": "included"}, {"copies": _COPIES},
+            uses_runtime=True,
         ),
         EngineKind(
             "tinygrad", "gputax.worker.engines.tinygrad:TinygradEngine", {"copies": "included"}, {"copies": _COPIES},
@@ -66,6 +69,10 @@ ENGINES: dict[str, EngineKind] = {
             "neighbour", "gputax.worker.engines.neighbour:NeighbourEngine",
             {"kind": "compute", "crash_after_ms": 0},
             {"kind": ("compute", "memory", "copies", "launches", "crash")}, runs_models=False, internal=True,
+        ),
+        EngineKind(
+            "program", "gputax.worker.engines.program:ProgramEngine",
+            runs_models=False, internal=True, claim="a program of yours: its own latencies, or its processes' time",
         ),
         EngineKind(
             "synthetic", "gputax.worker.engines.synthetic:SyntheticEngine",

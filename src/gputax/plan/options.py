@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from gputax import __version__
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import DEVICES, PRECISIONS, SCENARIOS
+from gputax.plan.own_program import UNITS
 from gputax.plan.workloads import MICRO, WORKLOADS
 
 NAMESPACE = "gputax"
@@ -138,7 +139,7 @@ PLACE_OPTIONS: dict[str, Option] = {
     each.name: each.metadata["option"] for each in dataclasses.fields(EnvironmentOptions)
 }
 
-_ENGINES = "onnx, torch, synthetic or driver, with :KEY=VALUE,…"
+_ENGINES = "onnx, torch, tinygrad, synthetic or driver, with :KEY=VALUE,…"
 # What run, duet, share, client, doctor, exec and demo take; a verb overrides only what differs.
 OPTIONS: dict[str, Option] = {
     option.name: option
@@ -170,7 +171,51 @@ OPTIONS: dict[str, Option] = {
             "weights", "Your own ONNX file, or `official` after `gputax models fetch`. [default: seeded]", "", SETUP
         ),
         Option(
-            "libcuda", "micro, tinygrad: another driver library, as a file or its directory.", "", SETUP, metavar="PATH"
+            "model",
+            "Your own ONNX model instead of a workload (docs/your-own.md).",
+            "",
+            SETUP,
+            metavar="FILE.onnx",
+            short=True,
+        ),
+        Option(
+            "shape",
+            "--model: axes that the file leaves free, e.g. ids=1x384; may be repeated.",
+            None,
+            SETUP,
+            key="shapes",
+            multiple=True,
+            metavar="NAME=1xN",
+        ),
+        Option(
+            "input",
+            "--model: range of drawn values, e.g. ids=0..30521; may be repeated. [default: 0..1, or a table's rows]",
+            None,
+            SETUP,
+            key="ranges",
+            multiple=True,
+            metavar="NAME=A..B",
+        ),
+        Option(
+            "unit",
+            "-- COMMAND: unit of printed latencies that name none.",
+            None,
+            SETUP,
+            choices=UNITS,
+        ),
+        Option(
+            "repeat-by-process",
+            "-- COMMAND: time whole processes, from start to exit, instead of what it prints.",
+            False,
+            SETUP,
+        ),
+        Option("inputs", "--model: your own samples instead of drawn ones.", "", SETUP, metavar="FILE.npz"),
+        Option(
+            "libcuda",
+            "Another driver library, as a file or its directory; not for engines on the CPU.",
+            "",
+            SETUP,
+            metavar="PATH",
         ),
         Option(
             "budget",
@@ -205,6 +250,12 @@ OPTIONS: dict[str, Option] = {
 
 
 _SHARED = OPTIONS | {option.name: option for option in PLACE_OPTIONS.values()}
+
+
+# What a user's own model takes; a verb adds them all.
+MODEL_OPTIONS = ("model", "shape", "input", "inputs")
+# What a user's own program takes, behind `--`.
+PROGRAM_OPTIONS = ("unit", "repeat-by-process")
 
 
 def declared(name: str, **differs: Any) -> Option:
@@ -244,7 +295,7 @@ VARIABLE_OPTIONS: dict[str, Option] = {
         _variable(
             "soft-kernel-ns",
             "GPUTAX_SOFT_KERNEL_NS",
-            "Null kernels: time of a launch in ns, or a file of lines `NS KERNEL`. [default: 0]",
+            "Null kernels: ns of a launch, or a file of lines `NS KERNEL [BLOCKS THREADS]`. [default: 0]",
         ),
         _variable(
             "soft-copy-gbps",
@@ -292,6 +343,7 @@ VARIABLE_OPTIONS: dict[str, Option] = {
 # Variables that gputax itself sets for workers and in pods; they need no option.
 OWN_VARIABLES: dict[str, str] = {
     "GPUTAX_SCRATCH": "The directory for temporary files of one worker; the coordinator creates and removes it.",
+    "GPUTAX_SOFT_COMPILER": "The socket of the process that compiles kernels for a confined worker of the GPU proxy.",
     "GPUTAX_SOFT_SHARED": "The memory in which the workers of one GPU proxy share one software device.",
     "GPUTAX_TECHNIQUE": "How the device is shared: a label of the tenant's metrics (option --technique).",
     "GPUTAX_METRICS_PORT": "Port at which a tenant's worker serves /metrics.",

@@ -25,6 +25,10 @@ from gputax.plan.cells import (
 )
 from gputax.plan.driver import chosen_engine, refuse_driver_contradictions
 from gputax.plan.engines import DEFAULT_ENGINE, ENGINES, parse_engine, refuse_unused_weights
+from gputax.plan.own_model import OwnModel, refuse_batch_of_own, refuse_own_model
+from gputax.plan.own_program import ENGINE as PROGRAM_ENGINE
+from gputax.plan.own_program import FEWEST_REPETITIONS, LONGEST_S, OwnProgram
+from gputax.plan.own_program import SCENARIOS as PROGRAM_SCENARIOS
 from gputax.plan.workloads import MICRO, MICRO_SCENARIOS, expanded, is_micro, workload_facts
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -146,13 +150,22 @@ def load_plan(
     dataset: str = "",
     seed: int = 7,
     libcuda: str = "",
+    own: OwnModel | None = None,
+    program: OwnProgram | None = None,
     qps: float = 0.0,
     find_peak: bool = False,
     bound_ms: float = 0.0,
     max_wait_us: int = 0,
 ) -> tuple[Cell, ...]:
-    """Return the cells that `run` measures: a suite by name or file, and the choices on top of it."""
+    """Return the cells that `run` measures: a suite by name or file, and the choices on top of it.
+
+    A model of the user's (`own_model()`) or a program of the user's takes the place of the workloads.
+    """
     named = load_suite(suite)
+    if program is not None and program.words:
+        return _program_cells(named, program, scenarios, environment, device, absolute(libcuda), threads, seed)
+    if own is not None and own.file:
+        workloads = (own.name,)
     setup = {
         "engine": engine,
         "device": device_named(device),
@@ -162,6 +175,7 @@ def load_plan(
         "dataset": absolute(dataset),
         "seed": seed,
         "libcuda": absolute(libcuda),
+        "own": own or OwnModel(),
     }
     if engine:
         parse_engine(engine)
@@ -220,6 +234,10 @@ def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
             max_batch=max(batch for _, batch in shapes),
             **_setup(choices, workload),
         )
+        refuse_batch_of_own(setup.own, [batch for _, batch in shapes])
+        refuse_own_model(
+            setup.own, engine=setup.engine, weights=setup.weights, dataset=setup.dataset, precision=setup.precision
+        )
         refuse_driver_contradictions(choices.environment, setup)
         for scenario, batch in shapes:
             load = dataclasses.replace(suite.loads[scenario], **choices.load)
@@ -227,6 +245,31 @@ def plan_cells(suite: Suite, choices: Choices) -> tuple[Cell, ...]:
                 load = dataclasses.replace(load, min_samples=facts.offline_min_samples)
             cells.append(Cell(setup, scenario, batch, choices.environment, load=load))
     return tuple(cells)
+
+
+def _program_cells(
+    suite: Suite,
+    program: OwnProgram,
+    scenarios: Sequence[str],
+    environment: str,
+    device: str,
+    libcuda: str,
+    threads: int,
+    seed: int,
+) -> tuple[Cell, ...]:
+    """Return the only cell of a program: one repetition after the other, for the suite's time of `saturate`."""
+    for name in scenarios:
+        if scenario_named(name) not in PROGRAM_SCENARIOS:
+            raise UsageError(
+                f"a program of yours makes its own requests: it has no scenario {name}", next_step="drop --scenario"
+            )
+    setup = Setup(
+        program.name, engine=PROGRAM_ENGINE, device=device_named(device), threads=threads, sample_count=1, max_batch=1,
+        seed=seed, libcuda=libcuda, program=program,
+    )  # fmt: skip
+    refuse_driver_contradictions(environment, setup)
+    load = dataclasses.replace(suite.loads["saturate"], min_samples=FEWEST_REPETITIONS, max_duration_s=LONGEST_S)
+    return (Cell(setup, PROGRAM_SCENARIOS[0], 1, environment, load=load),)
 
 
 def _micro_cells(suite: Suite, choices: Choices, workload: str) -> list[Cell]:
@@ -256,6 +299,8 @@ def _setup(choices: Choices, workload: str) -> dict[str, Any]:
 def _shapes(suite: Suite, choices: Choices, scenario: str) -> tuple[int, ...]:
     if scenario in UNBATCHED:
         return (MULTI_STREAM_SAMPLES_PER_QUERY if scenario == "multi-stream" else 1,)
+    if choices.setup.get("own", OwnModel()).single:
+        return choices.batches or (1,)
     return choices.batches or suite.batches[scenario]
 
 

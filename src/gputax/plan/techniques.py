@@ -14,6 +14,8 @@ from typing import Any, Literal, get_args
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import Setup, scenario_named
 from gputax.plan.environment import BARE, K8S, EnvironmentName
+from gputax.plan.own_model import OwnModel
+from gputax.plan.own_program import OwnProgram
 
 Bound = Literal["none", "cap", "slice"]
 DEFAULT_TENANTS = (1, 3, 5, 7)
@@ -261,6 +263,8 @@ def aggressor_setup(kind: str, tenant: Setup, device: str, threads: int, crash_a
         device=device,
         threads=threads,
         weights="",
+        own=OwnModel(),
+        program=OwnProgram(),
         dataset="",
         sample_count=1,
         max_batch=1,

@@ -7,6 +7,7 @@ from typing import Literal
 
 from gputax.errors import unknown_name
 from gputax.plan.engines import DEFAULT_ENGINE
+from gputax.plan.own_model import is_own
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ SYNONYMS = {
 
 def workload_facts(name: str) -> WorkloadFacts:
     """Return the facts of the workload, or raise with the valid names."""
+    if is_own(name):
+        return WorkloadFacts(name, name, 0.0, "none", 64, 24576, False)
     if name in OPERATIONS:
         return WorkloadFacts(name, OPERATIONS[name].title, 0.0, "none", 1, 1, False)
     if name not in WORKLOADS:

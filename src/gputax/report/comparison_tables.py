@@ -34,6 +34,7 @@ METRIC_COLUMNS = (
     Column("by_value", "by value", hidden=True),
     Column("spread", "spread", hidden=True),
     Column("pairs_needed", "pairs needed", hidden=True),
+    Column("decides", "decides", hidden=True),
     Column("reason", "reason", hidden=True),
 )
 LAYER_COLUMNS = (
@@ -188,6 +189,7 @@ def _metric_row(row: Compared) -> tuple[Cell, ...]:
         text_cell(metric.by_value or ""),
         text_cell(metric.spread or ""),
         Cell("", metric.pairs_needed),
+        Cell("", metric.decides),
         text_cell(reason(metric)),
     )
 

@@ -23,6 +23,7 @@ COLUMNS = (
     Column("budget", "budget", align="right"),
     Column("verdict", "verdict"),
 )
+LOADING = "load-storage"
 NOTE = "Range: the one-sided bound that decides. Overhead: of the two columns."
 # A document of an earlier version has its bounds in the reason alone.
 NUMBER = r"(-?[\d.,]+(?:e[+-]?\d+)?|-?inf)"
@@ -32,7 +33,25 @@ def duet_brief(comparison: Comparison, pairs: Sequence[Pair]) -> Brief | None:
     """Return the short answer of a duet; None for a comparison of another kind."""
     if comparison.kind != "duet" or len(pairs) != 1:
         return None
-    return Brief(_table(comparison, pairs[0]), (_noise(comparison.resolution), _evidence(comparison.sides)))
+    facts = (*why_facts(comparison), _noise(comparison.resolution), _evidence(comparison.sides))
+    return Brief(_table(comparison, pairs[0]), facts)
+
+
+def why_facts(comparison: Comparison) -> tuple[Fact, ...]:
+    """Return one line per cause of a difference, with the workloads that share it; the first one's words."""
+    workloads: dict[tuple[str, str | None], list[str]] = {}
+    words: dict[tuple[str, str | None], str] = {}
+    for each in comparison.explanations:
+        key = (each.slower, each.code)
+        workloads.setdefault(key, []).append(each.workload)
+        words.setdefault(key, each.text)
+    several = len({row.workload for row in comparison.metrics}) > 1
+    facts = []
+    for (slower, code), names in workloads.items():
+        where = f" ({wording.some(names)})" if several else ""
+        head = f"{slower}: " if code == LOADING else f"Why {slower} is slower{where}: "
+        facts.append(Fact(f"{head}{words[slower, code]}."))
+    return tuple(facts)
 
 
 def _table(comparison: Comparison, pair: Pair) -> Table:
@@ -183,4 +202,6 @@ def _proof(side: Side) -> str:
     counted = evidence.get("calls_by_worker")
     if isinstance(counted, int) and counted == evidence.get("calls_by_proxy"):
         return f"{counted:,} calls counted on both sides"
+    if evidence.get("program_pids") and isinstance(evidence.get("calls_by_proxy"), int):
+        return f"{evidence['calls_by_proxy']:,} calls of the program counted by the proxy"
     return "the layer was active" if evidence.get("active") else "none"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gputax.plan.notices import CATALOGUE, Notice, Remark, remarks
 from gputax.report import wording
+from gputax.report.duet import why_facts
 from gputax.report.grouping import run_labels
 from gputax.report.model import Fact
 from gputax.report.sharing_answers import (
@@ -38,6 +39,7 @@ def facts_of(sources: Sources) -> tuple[Fact, ...]:
     """Return the lines directly below the answer."""
     found = [source.comparison.resolution for source in sources.comparisons if source.comparison.resolution is not None]
     facts = [_noise_floor(each) for each in sources.resolutions] + _resolutions(list(dict.fromkeys(found)))
+    facts += [fact for source in sources.comparisons for fact in why_facts(source.comparison)]
     if sources.comparisons and all(
         not metric.paired for each in sources.comparisons for metric in each.comparison.metrics
     ):

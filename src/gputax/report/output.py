@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal, TextIO, get_args
 
 from gputax import __version__
 from gputax.errors import ResultsError, UsageError, unknown_name
+from gputax.report.exporters.benchmark_text import SIGN as BENCHMARK_SIGN
+from gputax.report.exporters.benchmark_text import benchmark_text
 from gputax.report.exporters.console_text import Screen, write_console
 from gputax.report.exporters.data_text import FIRST_COLUMNS, csv_text, json_text
 from gputax.report.exporters.html_page import html_page
+from gputax.report.exporters.junit_text import SIGN as JUNIT_SIGN
+from gputax.report.exporters.junit_text import junit_text
 from gputax.report.exporters.markdown_text import MARKER, markdown_text
+from gputax.report.exporters.openmetrics_text import SIGN as OPENMETRICS_SIGN
+from gputax.report.exporters.openmetrics_text import openmetrics_text
+from gputax.report.exporters.summary_text import summary_text
 from gputax.report.model import Report
 from gputax.report.sources import read_sources
 from gputax.report.story import build_report
@@ -22,8 +29,15 @@ from gputax.results.documents.run import RECORD_NAME
 from gputax.results.documents.sharing import SHARING_NAME
 from gputax.results.files import disk_error, write_text
 
-Format = Literal["html", "markdown", "json", "csv", "table", "svg"]
+Format = Literal["html", "markdown", "json", "csv", "table", "svg", "junit", "summary", "benchmark", "openmetrics"]
 FORMATS: tuple[Format, ...] = get_args(Format)
+# The formats of CI systems: they carry verdicts, and so only what was compared.
+FOR_CI: dict[Format, Callable[[Report], str]] = {
+    "junit": junit_text,
+    "summary": summary_text,
+    "benchmark": benchmark_text,
+    "openmetrics": openmetrics_text,
+}
 SUFFIXES: dict[str, Format] = {
     ".html": "html",
     ".htm": "html",
@@ -33,9 +47,14 @@ SUFFIXES: dict[str, Format] = {
     ".csv": "csv",
     ".txt": "table",
     ".svg": "svg",
+    ".xml": "junit",
+    ".prom": "openmetrics",
 }
 # Each is in the first lines of what we write; a text table has none.
-SIGNS = ('<meta name="generator" content="gputax ', MARKER, '"generator": "gputax ', ",".join(FIRST_COLUMNS) + ",")
+SIGNS = (
+    '<meta name="generator" content="gputax ', MARKER, '"generator": "gputax ', ",".join(FIRST_COLUMNS) + ",",
+    JUNIT_SIGN, BENCHMARK_SIGN, OPENMETRICS_SIGN,
+)  # fmt: skip
 SIGN_BYTES = 2048
 # Results themselves are never replaced by a report, not even when asked to.
 RESULTS = (RECORD_NAME, COMPARISON_NAME, SHARING_NAME, "environment.json", "events.jsonl", "telemetry.json")
@@ -62,6 +81,8 @@ def report_text(report: Report, kind: Format) -> str:
             return csv_text(report)
         case "svg":
             return _picture(report)
+    if kind in FOR_CI:
+        return FOR_CI[kind](report)
     stream = io.StringIO()
     write_console(report, stream)
     return stream.getvalue()

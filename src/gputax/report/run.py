@@ -127,7 +127,9 @@ def _cell_row(cell: Measured) -> tuple[Cell, ...]:
 
 def _console_tables(title: str, run: RunSource, cells: Sequence[Measured]) -> tuple[Table, ...]:
     """Return the same figures for a console: models in milliseconds, operations of micro in microseconds."""
-    threads = wording.joined(sorted({wording.counted(cell.benchmark.threads, "thread") for cell in cells}))
+    # Those of a program of the user's are its own business.
+    known = {each for each in (cell.benchmark.threads for cell in cells) if each}
+    threads = wording.joined(sorted(wording.counted(each, "thread") for each in known))
     title = f"{title}, {threads}" if threads else title
     models = [cell for cell in cells if not is_micro(cell.benchmark.workload)]
     operations = [cell for cell in cells if is_micro(cell.benchmark.workload)]

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from gputax.errors import ResultsError
+from gputax.plan.cells import Setup
 from gputax.report import wording
 from gputax.report.answers import LayerAnswer, answer_sentence, answer_table, layer_answers
 from gputax.report.comparison_sections import (
@@ -282,12 +283,14 @@ def _run_command(run: RunSource) -> str:
 
     batched = [each.batch_size for each in benchmarks if each.scenario not in ("single_stream", "multi_stream")]
     words = ["gputax", "run", "--env", run.record.environment]
-    words += ["--workload", several(each.workload for each in benchmarks)]
+    repeats = max(each.repeat for each in benchmarks)
+    often = ["--repeats", str(repeats)] if repeats > 1 else []
+    setup = Setup.from_dict(run.record.plan[0]["setup"]) if run.record.plan else Setup(first.workload)
+    if setup.program.words:
+        return shlex.join([*words, *often, *setup.program.options, "--", *setup.program.words])
+    words += setup.own.options or ["--workload", several(each.workload for each in benchmarks)]
     words += ["--scenario", several(each.scenario.replace("_", "-") for each in benchmarks)]
     words += ["--batch", several(batched)] if batched else []
     words += ["--engine", first.engine, "--device", first.device]
-    words += ["--precision", first.precision] if first.precision in ("fp32", "fp16") else []
-    words += ["--threads", str(first.threads)]
-    repeats = max(each.repeat for each in benchmarks)
-    words += ["--repeats", str(repeats)] if repeats > 1 else []
-    return shlex.join(words)
+    words += ["--precision", first.precision] if first.precision in ("fp32", "fp16") and not setup.own.file else []
+    return shlex.join([*words, "--threads", str(first.threads), *often])

@@ -60,7 +60,7 @@ class Summary:
         percentiles = {p: percentile(last_ns, p) if some else None for p in (0.50, 0.90, 0.99)}
         facts, seconds = workload_facts(plan.setup.workload), course.seconds
         engine = plan.setup.engine.partition(":")[0]
-        weights = "" if plan.setup.weights else "seeded"
+        weights = "" if plan.setup.weights or plan.setup.own.file else "seeded"
         label = course.labels.get("device_label", "nothing measured yet")
         words = claim(
             "saturate",

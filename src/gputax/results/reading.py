@@ -14,6 +14,7 @@ from gputax.errors import ResultsError
 from gputax.results.documents.base import Document
 from gputax.results.documents.comparison import COMPARISON_NAME, RESOLUTION_NAME, Comparison, Resolution
 from gputax.results.documents.run import RECORD_NAME, RunRecord
+from gputax.results.documents.selftest import SELFTEST_NAME, SelftestRecord
 from gputax.results.documents.sharing import SHARING_NAME, SharingRecord, refuse_nonsense
 from gputax.text import printable
 
@@ -88,6 +89,15 @@ SHARING = DocumentKind(
     command="gputax share --out DIR",
     if_broken="the file was edited or written by another program: create one with `gputax share`",
     check=refuse_nonsense,
+)
+SELFTEST = DocumentKind(
+    SelftestRecord,
+    SELFTEST_NAME,
+    schema_version=1,
+    title="a self-test",
+    experiment="self-test",
+    missing="no self-test here",
+    command="gputax selftest --out DIR",
 )
 
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gputax.results.reading import COMPARISON, RUN, SHARING, DocumentKind
+from gputax.results.reading import COMPARISON, RUN, SELFTEST, SHARING, DocumentKind
 
-KINDS: tuple[DocumentKind[Any], ...] = (RUN, COMPARISON, SHARING)
+KINDS: tuple[DocumentKind[Any], ...] = (RUN, COMPARISON, SHARING, SELFTEST)
 SCHEMAS = {kind.file_name.removesuffix(".json"): kind for kind in KINDS}
 
 

@@ -14,7 +14,7 @@ from gputax.environments.environment import Described, Evidence, unproven
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice
-from gputax.plan.engines import parse_engine, waiting_passively
+from gputax.plan.engines import ENGINES, parse_engine, waiting_passively
 from gputax.plan.environment import BARE
 from gputax.plan.techniques import Entitlement, Technique
 from gputax.plan.workloads import is_micro
@@ -93,7 +93,7 @@ class CpuShared:
 
     def refuse(self, technique: Technique, setup: Setup) -> None:
         """Refuse a device: this shares the CPU."""
-        uses_driver = driver_choice(setup).needed
+        uses_driver = ENGINES[parse_engine(setup.engine).name].uses_driver
         if uses_driver or setup.device in ("cuda", "software"):
             what = setup.device if not uses_driver else "workload micro" if is_micro(setup.workload) else setup.engine
             raise UsageError(

@@ -9,20 +9,24 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputax import __version__
 from gputax.errors import CellError, EngineError, GputaxError, WorkerError
 from gputax.plan.cells import Load, Setup
 from gputax.plan.notices import Notice
+from gputax.worker.engines.engine import RunsAProgram, TimesItsCalls
 from gputax.worker.loads import closed_loop, loadgen
 from gputax.worker.loads.closed_loop import Observe
 from gputax.worker.preparation import Prepared, prepare
 from gputax.worker.probes.disturbance import disturbances
 from gputax.worker.probes.host import cpu_governors
+from gputax.worker.probes.limits import throttling_levels
 from gputax.worker.probes.nvidia import NvmlAbsence, NvmlSampler
+from gputax.worker.probes.processes import ProgramTime, Use, program_facts
 from gputax.worker.probes.telemetry import OwnTime, Telemetry
 from gputax.worker.protocol import PROTOCOL_VERSION, decode_message, encode_array, encode_message
 from gputax.worker.scratch import remove_scratch
@@ -49,7 +53,8 @@ def measure(
     if load.scenario == "server" and prepared.engine.device != "cpu":
         _warm_every_batch_size(prepared, load.batch_size)
     sampler = NvmlSampler.open() if prepared.engine.device == "cuda" else NvmlAbsence("unused", "no GPU in use")
-    telemetry = Telemetry(nvml=None if isinstance(sampler, NvmlAbsence) else sampler)
+    program = prepared.engine.used if isinstance(prepared.engine, RunsAProgram) else Use
+    telemetry = Telemetry(nvml=None if isinstance(sampler, NvmlAbsence) else sampler, program=program)
     telemetry.start()
     started_ns = time.perf_counter_ns()
     logs: dict[str, str] = {}
@@ -81,9 +86,12 @@ def measure(
     }
 
 
-def measure_slot(prepared: Prepared, batch: int, runs: range, dropped: int) -> dict[str, Any]:
+def measure_slot(
+    prepared: Prepared, batch: int, runs: range, dropped: int, throttling: Sequence[Path] = ()
+) -> dict[str, Any]:
     """Apply one half of a pair: no telemetry, no progress, only the runs and our own time in the counted ones."""
-    own = OwnTime()
+    engine = prepared.engine
+    own = ProgramTime(engine.used) if isinstance(engine, RunsAProgram) else OwnTime(throttling=throttling)
     try:
         columns = closed_loop.slot(prepared.engine, prepared.area, batch, runs, dropped, own).to_columns()
     finally:
@@ -92,6 +100,10 @@ def measure_slot(prepared: Prepared, batch: int, runs: range, dropped: int) -> d
         "columns": {name: encode_array(columns[name]) for name in ("start_ns", "end_ns")},
         "run_wait_ns": own.run_wait_ns,
         "cpu_ns": own.cpu_ns,
+        "counters": own.counters,
+        "throttled_ns": own.throttled_ns,
+        "steal_ns": own.steal_ns,
+        "major_faults": own.major_faults,
     }
 
 
@@ -163,6 +175,7 @@ class Worker:
     def __init__(self, pipes: Pipes) -> None:
         self._pipes = pipes
         self._prepared: Prepared | None = None
+        self._throttling: tuple[Path, ...] = ()
         self._metrics: TenantMetrics | None = None
         self._no_metrics: GputaxError | None = None
         try:
@@ -197,11 +210,21 @@ class Worker:
                 from gputax.worker.probes.driver_library import driver_facts
 
                 answers = self._answers_checked()  # first: what it may ask of the driver is then in the count
-                return {"driver": driver_facts(), "answers": answers}
+                return {"driver": {**driver_facts(), **self._program_facts()}, "answers": answers}
             case "describe" if request.get("about") == "isolation":
                 from gputax.worker.isolation import probe
 
                 return {"isolation": probe(request)}
+            case "describe" if request.get("about") == "mode":
+                from gputax.worker.probes.mode import mode_facts
+
+                return mode_facts()
+            case "describe" if request.get("about") == "selftest":
+                from gputax.worker.selftest.probe import probe as ask
+
+                return ask(request, lambda text: self._pipes.send({"id": request_id, "event": {"text": text}}))
+            case "describe" if request.get("about") == "resources":
+                return {"resources": self._resources()}
             case "describe" if request.get("about") == "clock":
                 return {"monotonic_ns": time.perf_counter_ns()}
             case "describe":
@@ -211,6 +234,10 @@ class Worker:
                     with_engines=bool(request.get("with_engines", False)), listen_s=float(request.get("listen_s", 0.0))
                 )
                 return {"protocol": PROTOCOL_VERSION, "version": __version__, "pid": os.getpid(), **facts}
+            case "file":
+                from gputax.worker.received import answer_file
+
+                return answer_file(request)
             case "prepare":
                 return self._prepare(request_id, Setup.from_dict(request["setup"]))
             case "measure" if "slot" in request:
@@ -222,14 +249,28 @@ class Worker:
                 return {}
         raise WorkerError(f"unknown request {request.get('op')!r}", where="worker protocol")
 
+    def _program_facts(self) -> dict[str, Any]:
+        """Return what the program that is measured has loaded and opened; empty for other engines."""
+        engine = self._prepared.engine if self._prepared else None
+        return {"program": program_facts(engine.pids)} if isinstance(engine, RunsAProgram) else {}
+
     def _answers_checked(self) -> dict[str, Any]:
         """Return how each batch size that has run so far was checked; empty for an engine that has no such check."""
         return dict(self._prepared.engine.facts().get("answers", {})) if self._prepared else {}
+
+    def _resources(self) -> dict[str, Any]:
+        """Return what this process got from its host, and how long calls around a kernel take, if its engine knows."""
+        from gputax.worker.probes.resources import resource_facts
+
+        engine = self._prepared.engine if self._prepared else None
+        return {**resource_facts(), **(engine.call_times() if isinstance(engine, TimesItsCalls) else {})}
 
     def _prepare(self, request_id: int, setup: Setup) -> dict[str, Any]:
         if self._no_metrics is not None:
             raise self._no_metrics
         self._release()
+        # Found once: parsing the mounts takes longer than a short slot.
+        self._throttling = throttling_levels()
         self._prepared = prepare(setup, lambda text: self._pipes.send({"id": request_id, "event": {"text": text}}))
         if self._metrics is not None:
             self._metrics.introduce(tenant_labels(setup, self._prepared.facts))
@@ -240,7 +281,11 @@ class Worker:
         try:
             first, count = int(slot["first_run"]), int(slot["runs"])
             return measure_slot(
-                self._ready(), int(slot["batch"]), range(first, first + count), int(slot.get("dropped", 0))
+                self._ready(),
+                int(slot["batch"]),
+                range(first, first + count),
+                int(slot.get("dropped", 0)),
+                self._throttling,
             )
         except GputaxError:
             raise
@@ -262,6 +307,7 @@ class Worker:
                 self._metrics.tally.failed()
             failure = error if isinstance(error, GputaxError) else _engine_failure(error)
             self._pipes.send({"id": request_id, "error": {**failure.to_dict(), "worker_ended": True}})
+            remove_scratch()
             os._exit(0)
 
         return measure(

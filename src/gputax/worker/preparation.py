@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from gputax.worker.engines import load_engine
 from gputax.worker.engines.engine import Engine, EngineRequest
 from gputax.worker.probes.limits import cpu_allowance
 from gputax.worker.samples import SampleArea
+
+if TYPE_CHECKING:
+    from gputax.worker.workloads.own_model import OwnNetwork
 
 Say = Callable[[str], None]
 
@@ -46,26 +49,31 @@ def prepare(setup: Setup, say: Say) -> Prepared:
         weights=setup.weights,
         seed=setup.seed,
         libcuda=setup.libcuda,
+        own=setup.own,
+        program=setup.program,
     )
     say(f"loading {setup.workload} with {spec.name}")
     engine = load_engine(spec.name, request)
-    count = rounded_sample_count(setup.sample_count, setup.max_batch)
+    network = _own_network(spec.name, setup)
+    wanted = network.sample_count(setup.sample_count, setup.max_batch) if network else setup.sample_count
+    count = rounded_sample_count(wanted, setup.max_batch)
     say(f"preparing {count} samples")
-    area = SampleArea(engine.adapt_inputs(_inputs(spec.name, setup, count)), setup.max_batch)
+    inputs = network.samples(count, setup.seed) if network else _inputs(spec.name, setup, count)
+    area = SampleArea(engine.adapt_inputs(inputs), setup.max_batch)
     engine.load_samples(area.arrays)
     facts = {
         **engine.facts(),
         "device": engine.device,
         "workload": setup.workload,
         "sample_count": area.count,
-        "samples": f"dataset {setup.dataset}" if setup.dataset else "synthetic",
+        "samples": network.samples_text if network else f"dataset {setup.dataset}" if setup.dataset else "synthetic",
         "samples_sha256": _digest(area),
         "prepare_s": (time.perf_counter_ns() - started_ns) / 1e9,
     }
     facts.setdefault("notices", [])
     if setup.dataset:
         facts["notices"] = [*facts["notices"], _dataset_notice(setup.dataset, area.count).to_dict()]
-    if setup.device == "auto" and not ENGINES[spec.name].says_nothing_of_devices:
+    if setup.device == "auto" and not (ENGINES[spec.name].says_nothing_of_devices or setup.program.words):
         text = f"device auto chose {engine.device} ({facts['provider']})"
         facts["notices"] = [*facts["notices"], Notice("device-auto", text, None).to_dict()]
         say(text)
@@ -91,6 +99,15 @@ def _digest(area: SampleArea) -> str:
 def rounded_sample_count(wanted: int, max_batch: int) -> int:
     """Return a multiple of the largest batch, so that consecutive batches never wrap around."""
     return max(1, -(-wanted // max_batch)) * max_batch
+
+
+def _own_network(engine: str, setup: Setup) -> OwnNetwork | None:
+    """Return the user's own network, None for a built-in workload or an engine that computes nothing."""
+    if not setup.own.file or not ENGINES[engine].runs_models:
+        return None
+    from gputax.worker.workloads.own_model import own_network
+
+    return own_network(setup.own)
 
 
 def _inputs(engine: str, setup: Setup, count: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The protocol with a worker: one JSON object per line, arrays as base64 of zlib'd little-endian int64.
 
-Requests carry `id` and `op` (`describe`, `prepare`, `measure`, `close`). Each is answered by any number of
+Requests carry `id` and `op` (`describe`, `file`, `prepare`, `measure`, `close`). Each is answered by any number of
 `{"id", "event"}` lines and then exactly one `{"id", "result"}` or `{"id", "error"}`.
 """
 

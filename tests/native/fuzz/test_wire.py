@@ -1,4 +1,4 @@
-"""A short fuzz of all that transports, PTX loader and readers of binaries take; `make fuzz` is the long one."""
+"""A short fuzz of transports, dispatcher, PTX loader, readers of binaries and tables; `make fuzz` is the long one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ NATIVE = Path(__file__).parents[3] / "native"
 FUZZED = {
     "ring": (50000, 150),
     "socket": (50000, 150),
+    "calls": (20000, 1000),
     "ptx": (20000, 3000),
     "fatbin": (50000, 250),
     "cubin": (50000, 300),
+    "tables": (3000, 1500),
 }  # executions, edges
 Make = Callable[..., Path]
 

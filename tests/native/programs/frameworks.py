@@ -275,6 +275,31 @@ def the_runtime_finds_what_it_asks_for() -> Any:
     return [clusters, left, mode, error(cu.cuOccupancyAvailableDynamicSMemPerBlock(handle, 0, 128))]
 
 
+def streams_say_what_they_are() -> Any:
+    plain, other = ok(cu.cuStreamCreateWithPriority(1, 0)), ok(cu.cuStreamCreate(0))
+    urgent = ok(cu.cuStreamCreateWithPriority(0, ok(cu.cuCtxGetStreamPriorityRange())[1]))
+    streams = (0, plain, other, urgent)
+    assert len({int(ok(cu.cuStreamGetId(each))) for each in streams}) == 4
+    assert {int(ok(cu.cuStreamGetDevice(each))) for each in streams} == {0}
+    return [int(ok(cu.cuStreamGetPriority(each))) for each in streams] + [error(cu.cuStreamGetPriority(0x77777))]
+
+
+def a_kernels_name_may_be_long() -> Any:
+    """Names of templates are: 3 KiB in the libraries of frameworks."""
+    found = []
+    for length in (1023, 1024, 4000, 7167):
+        text = image("vector").replace(b"vector_add", b"v" * length)
+        loaded = ok(cu.cuModuleLoadData(text))
+        kept = ok(load_library(text))
+        names = (b"v" * length, b"v" * (length - 1))
+        found.append([error(cu.cuModuleGetFunction(loaded, each)) for each in names])
+        found.append([error(cu.cuLibraryGetKernel(kept, each)) for each in names])
+        ok(cu.cuModuleUnload(loaded))
+        ok(cu.cuLibraryUnload(kept))
+    assert found == [["CUDA_SUCCESS", NOT_FOUND]] * 8, found
+    return found
+
+
 CASES: list[Callable[[], Any]] = [
     copies_find_out_where_addresses_lie,
     fills_of_sixteen_bits,
@@ -287,6 +312,8 @@ CASES: list[Callable[[], Any]] = [
     a_host_function_is_called_after_the_work_before_it,
     what_cannot_be_done_is_said,
     the_runtime_finds_what_it_asks_for,
+    streams_say_what_they_are,
+    a_kernels_name_may_be_long,
 ]
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from gputax.cli.verify import collected
+from gputax.doctor.mode import mode_of
 from gputax.environments.connection import WorkerConnection
 from gputax.errors import PreflightError
 from gputax.places import Places, environment_named
@@ -129,6 +131,14 @@ class TestFarEnvironment:
             WorkerConnection(environment_named(name, places=places)) as other,
         ):
             assert one.describe().pid != other.describe().pid
+
+    def test_is_verified_from_inside_and_outside(self, stand_ins: StandIns, name: str) -> None:
+        facts = collected(name, EnvironmentOptions(image=IMAGE))
+        mode = mode_of(facts)
+        assert mode.layers
+        assert mode.problems == ()
+        # Over ssh there is nothing to prove from outside.
+        assert facts.evidence.active is (True if name == "container" else None)
 
     def test_leaves_no_process_behind(self, stand_ins: StandIns, places: Places, name: str) -> None:
         connection = WorkerConnection(environment_named(name, places=places))

@@ -93,7 +93,11 @@ def test_the_manifest_may_name_the_technique(monkeypatch: pytest.MonkeyPatch) ->
         (["--duration", "0"], "--duration 0 leaves no time"),
         (["--duration", "soon"], "--duration 'soon' is not a time"),
         (["--goodput", "100"], "--goodput '100' is not a time above zero"),
-        (["--device", "software", "--engine", "onnx"], "--device software is for the engines that call the driver"),
+        (
+            ["--device", "software", "--engine", "synthetic"],
+            "--device software is for the engines that call the driver",
+        ),
+        (["--device", "software", "--engine", "onnx"], "which libvgpu and the software device take only if asked to"),
         (["--workload", "micro:launch", "--device", "cpu"], "the engine driver has no CPU device"),
     ],
 )

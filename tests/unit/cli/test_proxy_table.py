@@ -39,11 +39,14 @@ def test_the_status_says_what_is_served_and_who_is_connected(width: int) -> None
     status = {
         "pid": 5, "backend": "/native/libcuda.so.1", "device": "gputax software device", "transports": ["shm"],
         "wait_policy": "adaptive", "cores_free": 1.5, "tenants": [TENANT], "ended_tenants": [{}, {}],
+        "confinement": ["no_new_privs", "seccomp"],
     }  # fmt: skip
     assert proxy.served(status) == [
         "GPU proxy 5: gputax software device, through /native/libcuda.so.1",
         "waiting: adaptive; free cores: 1.5; transports: shm",
+        "workers are confined by: no_new_privs, seccomp",
     ]
+    assert proxy.served({})[-1] == "workers are confined by: nothing"
     stream = io.StringIO()
     write_table(tenants_table(status), stream, width)
     assert "1 tenant connected, 2 ended" in " ".join(stream.getvalue().split())

@@ -32,6 +32,10 @@ Gputax = Callable[..., subprocess.CompletedProcess[str]]
         (["run", "--scenario", "single-stream", "--batch", "8"], "--batch does not apply to", "drop it"),
         (["run", "--weights", "a.onnx", "--workload", "resnet50,bert-large"], "several workloads", ""),
         (["run", "--weights", "a.onnx", "--engine", "torch"], "only --engine onnx", ""),
+        (["run", "--shape", "x=1x3"], "--shape is for a model of yours", "add --model"),
+        (["duet", "bare", "bare", "--input", "x=0..1"], "--input is for a model of yours", "add --model"),
+        (["client", "--inputs", "a.npz"], "--inputs is for a model of yours", "add --model"),
+        (["run", "--model", "a.onnx", "--workload", "resnet50"], "both say what to run", "use one"),
         (["run", "--scenario", "server", "--qps", "nan"], "nan is not a finite number", ""),
         (["duet", "bare", "bare", "--max-time", "inf"], "inf is not a finite number", ""),
         (["duet", "bare", "bare", "--max-time", "1"], "not in the range", ""),
@@ -69,3 +73,27 @@ def test_help_of_every_verb(gputax: Gputax) -> None:
         done = gputax(verb, "--help")
         assert done.returncode == 0, done.stderr
         assert "Usage:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint", "hint"),
+    [
+        (["run", "benchmark"], "unexpected argument 'benchmark'", "behind --"),
+        (["run", "a", "--", "b"], "unexpected argument 'a'", "behind --"),
+        (["duet", "bare", "bare", "benchmark"], "unexpected argument 'benchmark'", "behind --"),
+        (["run", "--"], "-- is not followed by a command", "gputax run -- "),
+        (["run", "--unit", "ms"], "--unit is for a program of yours", "add -- COMMAND"),
+        (["run", "--repeat-by-process"], "--repeat-by-process is for a program of yours", "add -- COMMAND"),
+        (["run", "--unit", "ms", "--repeat-by-process", "--", "a"], "--unit is for printed latencies", "use one"),
+        (["run", "--workload", "resnet50", "--", "a"], "--workload does not apply to a program", "drop it"),
+        (["duet", "bare", "bare", "--engine", "onnx", "--", "a"], "--engine does not apply to a program", "drop it"),
+        (["run", "--scenario", "server", "--", "a"], "--scenario does not apply to a program", "drop it"),
+        (["run", "--device", "cpu", "--", "a"], "chooses its device itself", "drop --device cpu"),
+        (["run", "--unit", "minutes", "--", "a"], "Invalid value for '--unit'", ""),
+    ],
+)
+def test_mistakes_with_a_program(gputax: Gputax, words: list[str], complaint: str, hint: str) -> None:
+    done = gputax(*words)
+    assert done.returncode == 2, done.stderr
+    assert complaint in done.stderr
+    assert hint in done.stderr

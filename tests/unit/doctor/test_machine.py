@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gputax.doctor.machine import Disk, Finding, diagnose, inspect_disk
+from gputax.doctor.software import check_confinement
 
 GOOD_DISK = Disk("/home/user/.cache/gputax", 20480.0, "results")
 GOOD: dict[str, Any] = {
@@ -298,3 +299,13 @@ def test_a_directory_that_cannot_be_written_is_seen(tmp_path: Path) -> None:
     assert inspect_disk(tmp_path, tmp_path / "file").results_problem == "Not a directory"
     place = Path("/proc/self") if os.geteuid() == 0 else Path("/")
     assert inspect_disk(tmp_path, place).results_problem
+
+
+def test_the_confinement_of_proxy_workers_is_told_and_a_missing_wall_is_a_warning() -> None:
+    assert check_confinement({}) == check_confinement({"confinement": None}) == []
+    (finding,) = check_confinement({"confinement": ["no_new_privs", "landlock_files", "seccomp"]})
+    assert (finding.status, finding.detail) == ("ok", "no_new_privs, landlock_files, seccomp")
+    (finding,) = check_confinement({"confinement": ["no_new_privs", "seccomp"]})
+    assert finding.status == "warn"
+    assert finding.title == "confinement of GPU proxy workers: no landlock_files"
+    assert finding.fix_command

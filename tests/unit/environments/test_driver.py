@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from gputax.doctor.software import check_native, native_facts
+from gputax.environments.bare import Bare, BareProxy
 from gputax.environments.driver import PROXY_PROGRAM, driver_library, given_library, library_variables, native_part
+from gputax.environments.image import driver_variables
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.driver import DriverChoice
 
@@ -79,3 +81,35 @@ def test_libvgpu_brings_its_own_nvml_and_another_library_does_not(
         assert found.resolve() == libvgpu.parent / "libnvidia-ml.so.1"
     with library_variables(other, {}) as variables:
         assert not (Path(variables["LD_LIBRARY_PATH"]) / "libnvidia-ml.so.1").exists()
+
+
+ON_RUNTIME = DriverChoice("software", runtime=True)
+
+
+@pytest.mark.parametrize("place", [Bare(ON_RUNTIME), BareProxy(ON_RUNTIME)])
+def test_an_engine_on_the_cuda_runtime_is_refused_with_the_option_unless_it_was_asked_for(
+    place: Bare | BareProxy, unbuilt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (unbuilt / "software").mkdir()
+    (unbuilt / "software" / "libcuda.so.1").touch()
+    for value in (None, "0"):
+        monkeypatch.delenv("GPUTAX_CUDA_RUNTIME", raising=False)
+        if value is not None:
+            monkeypatch.setenv("GPUTAX_CUDA_RUNTIME", value)
+        with pytest.raises(UsageError, match="only if asked to") as raised, place.surroundings():
+            pass
+        assert "--cuda-runtime" in raised.value.next_step
+        with pytest.raises(UsageError, match="only if asked to"):
+            driver_variables(ON_RUNTIME, 0)
+    monkeypatch.setenv("GPUTAX_CUDA_RUNTIME", "1")
+    assert driver_variables(ON_RUNTIME, 0)["GPUTAX_CUDA_RUNTIME"] == "1"
+    with Bare(ON_RUNTIME).surroundings() as variables:
+        assert variables["GPUTAX_CUDA_RUNTIME"] == "1"
+
+
+def test_a_library_that_is_not_ours_needs_no_option(unbuilt: Path, tmp_path: Path) -> None:
+    folder = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    folder.mkdir()
+    (folder / "libcuda.so.1").touch()
+    with Bare(DriverChoice("auto", str(folder), runtime=True)).surroundings() as variables:
+        assert "LD_LIBRARY_PATH" in variables

@@ -157,3 +157,18 @@ def test_nothing_is_said_about_a_device_that_the_proxy_chooses(api: KubeApi) -> 
         assert isinstance(without, Kubernetes)
         assert "chose the software device" in without.note
         assert behind.note == ""
+
+
+@pytest.mark.parametrize("name", ["k8s+proxy", "k8s"])
+def test_an_engine_on_the_cuda_runtime_is_refused_before_there_is_a_pod(
+    api: KubeApi, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("GPUTAX_CUDA_RUNTIME", raising=False)
+    choice = DriverChoice("software", runtime=True)
+    with Places(EnvironmentOptions(image="gputax:1", ready_timeout_s=10, cpus=1)) as places:
+        with pytest.raises(UsageError, match="only if asked to"):
+            start_without_worker(environment_named(name, choice, places))
+        assert not [path for path in api.objects if "/pods/" in path]
+        monkeypatch.setenv("GPUTAX_CUDA_RUNTIME", "1")
+        start_without_worker(environment_named(name, choice, places))
+        assert [path for path in api.objects if "/pods/" in path]

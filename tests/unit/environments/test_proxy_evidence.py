@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -49,6 +49,12 @@ def test_all_well() -> None:
     assert evidence["calls_by_worker"] == evidence["calls_by_proxy"] == 23
 
 
+def test_the_evidence_says_what_the_worker_had_given_up() -> None:
+    confined = status(tenant={"confinement": ["no_new_privs", "seccomp"]})
+    assert proxy_evidence(driver(), confined, INTENDED).facts["confinement"] == ["no_new_privs", "seccomp"]
+    assert proxy_evidence(driver(), status(), INTENDED).facts["confinement"] == []
+
+
 def test_a_tenant_that_has_just_ended_counts_too() -> None:
     document = status()
     document["ended_tenants"] = document.pop("tenants")
@@ -87,3 +93,42 @@ def test_whatever_speaks_against_it_makes_it_invalid(
     evidence = proxy_evidence(reported, counted, INTENDED)
     assert evidence.active is False
     assert any(reason in each for each in evidence.reasons), evidence.reasons
+
+
+def tenant(number: int, pid: int, calls: int) -> dict[str, Any]:
+    return {"id": number, "pid": pid, "calls": {"cuMemAlloc": calls} if calls else {}}
+
+
+class TestAProgramOfTheUsers:
+    """It reports no calls of its own: those that the proxy counted decide."""
+
+    PROGRAM: ClassVar[dict[str, Any]] = {"program": {"pids": [70, 71], "libraries": [], "device_nodes": []}}
+    SHARED = Intended("/n/libvgpu.so", "shm")
+
+    def test_its_processes_among_the_tenants_are_the_evidence(self) -> None:
+        seen = {**status(), "tenants": [tenant(1, 71, 5), tenant(2, 99, 1000)], "ended_tenants": [tenant(3, 70, 2)]}
+        found = proxy_evidence(self.PROGRAM, seen, self.SHARED)
+        assert found.active
+        assert (found.fact("calls_by_proxy"), found.fact("tenants")) == (7, [1, 3])
+
+    @pytest.mark.parametrize(
+        ("tenants", "reason"),
+        [
+            ([], "no process of the program is a tenant of the proxy"),
+            ([tenant(2, 99, 1000)], "no process of the program is a tenant of the proxy"),
+            ([tenant(1, 71, 0)], "no call went through the proxy"),
+        ],
+    )
+    def test_the_calls_of_others_prove_nothing(self, tenants: list[dict[str, Any]], reason: str) -> None:
+        found = proxy_evidence(self.PROGRAM, {**status(), "tenants": tenants}, self.SHARED)
+        assert not found.active
+        assert reason in found.why_not
+
+    def test_a_place_of_its_own_shows_no_others(self) -> None:
+        seen = {**status(), "tenants": [tenant(1, 4, 5)]}
+        assert proxy_evidence(self.PROGRAM, seen, Intended("/n/libvgpu.so", "shm", same_pid_namespace=False)).active
+
+    def test_a_device_that_it_opened_itself_goes_past_the_proxy(self) -> None:
+        program = {"program": {**self.PROGRAM["program"], "device_nodes": ["/dev/nvidia0"]}}
+        found = proxy_evidence(program, {**status(), "tenants": [tenant(1, 71, 5)]}, self.SHARED)
+        assert found.reasons == ("the program itself opened /dev/nvidia0",)

@@ -64,7 +64,7 @@ def test_the_bound_is_the_workloads_where_the_device_can_meet_it() -> None:
 def test_a_device_that_cannot_meet_the_bound_gets_a_stated_multiple_of_its_own() -> None:
     bound = server_bound(cell("server"), SLOW)
     assert bound.ms == 300.0
-    assert bound.source.startswith("ours: 10 x this device's single-request p90 (30.0 ms)")
+    assert bound.source.startswith("ours: 10 x this device's single-request p90 (30 ms)")
 
 
 def test_a_given_bound_wins() -> None:

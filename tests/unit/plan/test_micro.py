@@ -63,9 +63,18 @@ def test_models_and_operations_may_be_asked_for_together() -> None:
         (Choices(workloads=("micro:launch",), batches=(8,)), "no batches"),
         (Choices(workloads=("micro:launch",), setup={"engine": "onnx"}), "cannot run micro:launch"),
         (Choices(workloads=("micro:launch",), setup={"device": "cpu"}), "no CPU device"),
-        (Choices(environment="bare+proxy", setup={"engine": "onnx"}), "the engine onnx does not use"),
-        (Choices(setup={"engine": "torch", "device": "software"}), "--device software is for the engines that call"),
-        (Choices(setup={"engine": "onnx", "libcuda": "/x"}), "--libcuda is for the engines that call the driver"),
+        (Choices(environment="bare+proxy", setup={"engine": "synthetic"}), "the engine synthetic does not use"),
+        (
+            Choices(environment="bare+proxy", setup={"engine": "onnx"}),
+            "with --device auto the engine onnx may run on the CPU",
+        ),
+        (Choices(environment="k8s+proxy", setup={"engine": "torch", "device": "cpu"}), "may run on the CPU"),
+        (
+            Choices(setup={"engine": "synthetic", "device": "software"}),
+            "--device software is for the engines that call",
+        ),
+        (Choices(setup={"engine": "synthetic", "libcuda": "/x"}), "--libcuda is for the engines that call the driver"),
+        (Choices(setup={"engine": "onnx", "device": "cpu", "libcuda": "/x"}), "contradict each other"),
     ],
 )
 def test_what_can_never_be_measured_is_refused(choices: Choices, complaint: str) -> None:
@@ -113,6 +122,22 @@ def test_operations_of_one_driver_share_a_worker_and_models_do_not() -> None:
     assert share_a_worker(launch, Setup("micro:allocate", engine="driver", device="software"))
     assert not share_a_worker(launch, Setup("micro:allocate", engine="driver", device="cuda"))
     assert not share_a_worker(Setup("resnet50"), Setup("bert-large"))
+
+
+@pytest.mark.parametrize("engine", ["onnx", "torch"])
+@pytest.mark.parametrize(
+    ("device", "libcuda", "needed"),
+    [("cuda", "", True), ("software", "", True), ("auto", "/x", True), ("auto", "", False), ("cpu", "", False)],
+)
+def test_an_engine_on_the_cuda_runtime_needs_a_driver_where_its_device_is_named(
+    engine: str, device: str, libcuda: str, needed: bool
+) -> None:
+    setup = Setup("resnet50", engine=engine, device=device, libcuda=libcuda)
+    choice = driver_choice(setup)
+    assert (choice.needed, choice.runtime) == (needed, needed)
+    if needed:
+        for environment in ("bare", "bare+proxy", "k8s+proxy"):
+            refuse_driver_contradictions(environment, setup)
 
 
 def test_only_the_engine_driver_needs_a_driver() -> None:

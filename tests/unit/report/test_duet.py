@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from gputax.report.duet import range_used
+from gputax.report.duet import range_used, why_facts
 from gputax.report.exporters.console_text import write_console
+from gputax.report.exporters.markdown_text import markdown_text
+from gputax.report.exporters.summary_text import summary_text
 from gputax.report.story import report_on
 from gputax.results.documents.base import WarningRecord
-from gputax.results.documents.comparison import Comparison, Resolution, Verdict
+from gputax.results.documents.comparison import Comparison, Explanation, Resolution, Verdict
 from tests.builders.documents import comparison, metric, p99, side
 
 CELL: dict[str, Any] = {"scenario": "single-stream", "batch_size": 1}
@@ -86,3 +88,28 @@ def test_each_kind_of_warning_is_one_line_with_its_worst_value() -> None:
     assert "up to 182 %" in text
     assert "drift: it moved" in text
     assert "outliers, kept" in text
+
+
+def why(workload: str, code: str | None, text: str, slower: str = "k8s+proxy") -> Explanation:
+    return Explanation(workload=workload, slower=slower, code=code, text=text)
+
+
+def test_the_cause_of_a_difference_is_one_line_in_every_format() -> None:
+    explained = document(warnings=(), explanations=(why("resnet50", "cpu-quota", "CPU quota throttling: 3 ms"),))
+    line = "Why k8s+proxy is slower: CPU quota throttling: 3 ms."
+    assert line in shown(explained).splitlines()
+    report = report_on(explained)
+    assert all(line in text for text in (markdown_text(report).replace("\\", ""), summary_text(report)))
+
+
+def test_workloads_with_one_cause_share_a_line_and_a_slow_load_has_its_own() -> None:
+    rows = [metric(**CELL, workload=name) for name in ("u", "v", "w")]
+    explained = comparison(*rows, explanations=(
+        why("u", "host-calls", "host calls: 9 µs"), why("v", "host-calls", "host calls: 8 µs"), why("w", None, "none"),
+        why("u", "load-storage", "loading takes 3 s longer"),
+    ))  # fmt: skip
+    assert [fact.text for fact in why_facts(explained)] == [
+        "Why k8s+proxy is slower (u and v): host calls: 9 µs.",
+        "Why k8s+proxy is slower (w): none.",
+        "k8s+proxy: loading takes 3 s longer.",
+    ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gputax import __version__
+from gputax.measure.duet.explanations import explanations
 from gputax.measure.duet.judgement import Question, judge_duet, process_luck_percent, resolution, round_notices
 from gputax.measure.duet.pairs import DuetData, DuetRounds
+from gputax.measure.duet.recorded import SideFacts
 from gputax.measure.duet.sides import CLOSED_LOOPS, LOADGEN_SLOT_S, DuetRequest, SideSpec, WorkerSide
 from gputax.measure.fingerprint import claim_of, device_name_of
 from gputax.plan.claims import device_label
@@ -61,18 +65,24 @@ def comparison_of(request: DuetRequest, a: WorkerSide, b: WorkerSide, rounds: Du
                 text="the A/A control found a difference between two equal sides: do not trust small overheads here",
             )
         )
+    recorded = {workload: (a.recorded(workload), b.recorded(workload)) for workload in parts}
+    metrics = tuple(row for part in judged.values() for row in part.metrics)
     return Comparison(
         kind="duet",
         gputax_version=__version__,
         timestamp=now_text(),
         question=f"What does {request.b.label} cost over {request.a.label}?",
         command=request.command,
-        sides=(_side(request.a, a), _side(request.b, b)),
-        metrics=tuple(row for part in judged.values() for row in part.metrics),
+        sides=(
+            _side(request.a, a, {workload: side for workload, (side, _) in recorded.items()}),
+            _side(request.b, b, {workload: side for workload, (_, side) in recorded.items()}),
+        ),
+        metrics=metrics,
         resolution=found,
         pair_series=tuple(part.series for part in judged.values()),
         settings=_settings(request, rounds),
         disturbed=(doubt,) if doubt else (),
+        explanations=explanations((request.a.label, request.b.label), recorded, metrics, found),
         warnings=tuple(warnings),
     )
 
@@ -185,7 +195,7 @@ def _part_settings(data: DuetData) -> dict[str, Any]:
     }
 
 
-def _side(spec: SideSpec, side: WorkerSide) -> SideRecord:
+def _side(spec: SideSpec, side: WorkerSide, recorded: Mapping[str, SideFacts]) -> SideRecord:
     device = str(side.facts["device"])
     return SideRecord(
         label=spec.label,
@@ -196,6 +206,7 @@ def _side(spec: SideSpec, side: WorkerSide) -> SideRecord:
         format="duet",
         fingerprint={**side.facts, "cpu_allowance": side.described.cpu_allowance},
         evidence=side.evidence().to_dict(),
+        recorded={workload: facts.to_dict() for workload, facts in recorded.items()},
     )
 
 
@@ -211,6 +222,8 @@ def _write_pairs(store: ResultDirectory[Comparison], prefix: str, data: DuetData
             # How long the worker's threads waited for a CPU; -1 where the kernel does not count it.
             "a_run_wait_ns": np.array([_known(pair.a_wait_ns) for pair in data.pairs], dtype=np.int64),
             "b_run_wait_ns": np.array([_known(pair.b_wait_ns) for pair in data.pairs], dtype=np.int64),
+            **_counters("a", [pair.a_counters for pair in data.pairs]),
+            **_counters("b", [pair.b_counters for pair in data.pairs]),
         },
     )
     for name, blocks in (("a", [pair.a_ns for pair in data.pairs]), ("b", [pair.b_ns for pair in data.pairs])):
@@ -221,6 +234,12 @@ def _write_pairs(store: ResultDirectory[Comparison], prefix: str, data: DuetData
                 "latency_ns": np.rint(np.concatenate(blocks)).astype(np.int64),
             },
         )
+
+
+def _counters(side: str, halves: list[Mapping[str, int]]) -> dict[str, npt.NDArray[np.int64]]:
+    """Return a column for each counter of a program; -1 where one half does not know it."""
+    names = dict.fromkeys(name for half in halves for name in half)
+    return {f"{side}_{name}": np.array([half.get(name, -1) for half in halves], dtype=np.int64) for name in names}
 
 
 def _known(wait_ns: float | None) -> int:

@@ -122,10 +122,16 @@ def _refuse_unequal(request: DuetRequest, a: WorkerSide, b: WorkerSide) -> None:
 
 
 def machine_resolution(
-    side: SideSpec, seconds: float, say: Say, on_pair: OnPair, clock: Clock = time.monotonic
+    side: SideSpec,
+    seconds: float,
+    say: Say,
+    on_pair: OnPair,
+    clock: Clock = time.monotonic,
+    scenario: str = "single-stream",
+    batch: int = 1,
 ) -> Resolution:
     """Run an A/A control of about this length: with two equal workers, the interval is the machine's noise."""
-    request = DuetRequest(side, side, "single-stream", 1, {}, width_percent=None, max_time_s=seconds, control=False)
+    request = DuetRequest(side, side, scenario, batch, {}, width_percent=None, max_time_s=seconds, control=False)
     begun = clock()
     with Places(say=say) as places, _started(request, places) as sides:
         plan = DuetPlan(request.parts, seconds, spent_s=clock() - begun, looks=False)

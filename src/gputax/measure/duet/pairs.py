@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -50,6 +50,8 @@ class Half:
     """Of each counted query; offline: the time per sample."""
     run_wait_ns: float | None = None
     """How long the worker's threads waited for a CPU during them, where the kernel counts it."""
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """What a program of the user's used meanwhile: covariates, which no verdict depends on."""
 
 
 class Side(Protocol):
@@ -99,6 +101,8 @@ class Pair:
     """The number of the processes that ran it, from 0."""
     a_wait_ns: float | None = None
     b_wait_ns: float | None = None
+    a_counters: Mapping[str, int] = field(default_factory=dict)
+    b_counters: Mapping[str, int] = field(default_factory=dict)
 
     @functools.cached_property
     def a_mean_ns(self) -> float:
@@ -305,11 +309,14 @@ class _Duet:
         before = twin.run_slot(slot, number) if twin_first else None
         pair = self._pair(a, b, slot, number)
         check = before if before is not None else twin.run_slot(slot, number)
-        half = Half(pair.a_ns, pair.a_wait_ns)
+        half = Half(pair.a_ns, pair.a_wait_ns, pair.a_counters)
         return pair, self._joined(half, check, twin_first, time_s)
 
     def _joined(self, a: Half, b: Half, b_first: bool, time_s: float) -> Pair:
-        return Pair(a.latency_ns, b.latency_ns, b_first, time_s, self.found.rounds, a.run_wait_ns, b.run_wait_ns)
+        return Pair(
+            a.latency_ns, b.latency_ns, b_first, time_s, self.found.rounds, a.run_wait_ns, b.run_wait_ns, a.counters,
+            b.counters,
+        )  # fmt: skip
 
     def _elapsed_s(self) -> float:
         return self._clock() - self._started_s

@@ -13,6 +13,7 @@ import numpy as np
 from gputax.environments.environment import Described, Evidence
 from gputax.errors import ResultsError, WorkerError
 from gputax.measure.duet.pairs import Half, Slot
+from gputax.measure.duet.recorded import SideFacts, Spent, of_slot, of_telemetry, side_facts
 from gputax.measure.session import WorkerSession, in_parallel
 from gputax.measure.sizing import Pilot
 from gputax.measure.summary import latencies_ns
@@ -69,6 +70,9 @@ class WorkerSide:
         self._pilots: dict[str, Pilot] = {}
         self._loaded = ""
         self.load_for: LoadForSeed | None = None
+        self._spent: dict[str, Spent] = {}
+        self._resources: list[dict[str, Any]] = []
+        self._load_s: list[float] = []
         self._worker: WorkerSession | None = None
 
     @property
@@ -104,12 +108,17 @@ class WorkerSide:
     def _behind_proxy(self) -> bool:
         return PROXY in EnvironmentName.parse(self.spec.environment).layers
 
+    def recorded(self, workload: str) -> SideFacts:
+        """Return what this side recorded that may explain why it is slower or faster."""
+        return side_facts(self.facts, self.described, self._resources, self._load_s, self._spent.get(workload, Spent()))
+
     def evidence(self) -> Evidence:
         """The last evidence that the environment was active."""
         return self._evidence
 
     def prove(self) -> None:
         """Collect the evidence for this worker; raise if the layer is not proven."""
+        self._resources.append(self._session.resources())
         self._evidence = self._session.evidence()
         if not self._evidence.active:
             raise ResultsError(
@@ -122,6 +131,7 @@ class WorkerSide:
         """Start a worker: where a process lands in memory and on cores varies between starts."""
         self._worker = WorkerSession(self._environment, self.spec.setup, SilentView(), self._stall_timeout_s)
         self._loaded = self.spec.setup.workload
+        self._load_s.append(float(self._worker.facts.get("prepare_s") or 0.0))
 
     def begin(self, workload: str) -> Pilot:
         """Load a workload unless it is loaded, and warm it up; returns the speed that was seen the first time."""
@@ -148,6 +158,7 @@ class WorkerSide:
         """Run one half of a pair."""
         if self.load_for is not None:
             observation = self._session.apply(self.load_for(seed))
+            self._add(of_telemetry(observation.telemetry, len(observation.columns["end_ns"]), observation.elapsed_s))
             if self._scenario == "offline":
                 columns = observation.columns
                 span_ns = float(columns["end_ns"].max() - columns["start_ns"].min())
@@ -155,7 +166,11 @@ class WorkerSide:
             return Half(latencies_ns(self._scenario, observation.columns).astype(np.float64))
         runs = slot.dropped + slot.runs
         measured = self._session.slot(self._batch, runs, seed * runs, slot.dropped)
-        return Half(measured.durations_ns.astype(np.float64), measured.run_wait_ns)
+        self._add(of_slot(measured))
+        return Half(measured.durations_ns.astype(np.float64), measured.run_wait_ns, measured.counters)
+
+    def _add(self, spent: Spent) -> None:
+        self._spent[self._loaded] = self._spent.get(self._loaded, Spent()).plus(spent)
 
     def leave(self) -> None:
         """Collect the evidence of a worker that is about to be replaced, and stop it."""

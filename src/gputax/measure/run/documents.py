@@ -11,6 +11,7 @@ from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host
 from gputax.measure.run.cell import Measured
 from gputax.plan.cells import Cell, repetition_name
 from gputax.plan.claims import device_label
+from gputax.plan.own_program import DEVICE as PROGRAM_DEVICE
 from gputax.plan.workloads import OPERATIONS, is_micro
 from gputax.results.documents.base import with_notices
 from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RateAttempt, RunRecord
@@ -134,6 +135,8 @@ def _verdict(measured: Measured) -> LoadGenVerdict | None:
 
 
 def _gpu_info(device: str, name: str, gpu: dict[str, Any]) -> GpuInfo:
+    if device == PROGRAM_DEVICE:
+        return GpuInfo(name=f"not known: {name}")
     if device != "cuda":
         return GpuInfo(name=f"no GPU used: {name}")
     memory = gpu.get("memory_total_mb")

@@ -71,7 +71,8 @@ def _planned(record: RunRecord, where: str) -> tuple[Cell, ...]:
         return tuple(_of_benchmark(record, each, largest[each.workload]) for each in record.cells)
     try:
         return tuple(
-            Cell(**{**data, "setup": Setup(**data["setup"]), "load": LoadPlan(**data["load"])}) for data in record.plan
+            Cell(**{**data, "setup": Setup.from_dict(data["setup"]), "load": LoadPlan(**data["load"])})
+            for data in record.plan
         )
     except (TypeError, KeyError) as error:
         raise ResultsError(f"the plan in this record cannot be used: {error}", where=where) from error

@@ -28,7 +28,7 @@ def markdown_text(report: Report, chart_files: Mapping[str, str] | None = None) 
     if report.devices:
         parts.append(f"Measured on {escaped(joined(report.devices))}, {escaped(report.measured)}.")
     if report.answer_table is not None:
-        parts.append(_table(report.answer_table))
+        parts.append(table_text(report.answer_table))
     parts += [escaped(fact.text) for fact in report.facts]
     parts += _images(report, files)
     if report.warnings:
@@ -38,12 +38,12 @@ def markdown_text(report: Report, chart_files: Mapping[str, str] | None = None) 
             continue
         tables = [*(chart.table for chart in section.charts if chart.table is not None), *section.tables]
         if tables:
-            body = [*(escaped(line) for line in section.intro.splitlines()), *(_table(table) for table in tables)]
+            body = [*(escaped(line) for line in section.intro.splitlines()), *(table_text(table) for table in tables)]
             body += ["\n".join(f"- {escaped(note)}" for note in section.notes)] if section.notes else []
             if section.name in FOLDED or (section.name == "metrics" and all(table.detail for table in tables)):
                 body = ["<details><summary>Show the tables</summary>", *body, "</details>"]
             parts += [f"## {escaped(section.title)}", *body]
-    parts += ["## How to reproduce", _commands(report)]
+    parts += ["## How to reproduce", commands_text(report)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -55,7 +55,8 @@ def escaped(text: str) -> str:
     return re.sub(r"^(\d*)([-+.)])(?=\s)", r"\1\\\2", shown)
 
 
-def _table(table: Table) -> str:
+def table_text(table: Table) -> str:
+    """Return a table with its title and notes."""
     columns = table.shown_columns
     lines = [
         f"**{escaped(table.title)}**",
@@ -88,7 +89,8 @@ def _images(report: Report, files: Mapping[str, str]) -> list[str]:
     return parts
 
 
-def _commands(report: Report) -> str:
+def commands_text(report: Report) -> str:
+    """Return the commands as a block, however many backticks are in them."""
     longest = max((len(run) for line in report.commands for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([f"{fence}sh", *report.commands, fence])

@@ -30,6 +30,20 @@ class Side(Document):
     )
     fingerprint: dict[str, Any] = Field(default_factory=dict)
     evidence: dict[str, Any] = Field(default_factory=dict)
+    recorded: dict[str, Any] = Field(
+        default_factory=dict,
+        description="duet: by workload, what its workers recorded beside their times: limits, weights, clocks, memory, "
+        "and per run the CPU time, run-queue wait, throttling and steal in ms",
+    )
+
+
+class Explanation(Document):
+    """Why one side of a duet is slower, as far as what both sides recorded tells."""
+
+    workload: str
+    slower: str = Field(description="label of the slower side")
+    code: str | None = Field(description="a name of measure.duet.causes; null if no recorded cause explains it")
+    text: str
 
 
 class ComparedMetric(Document):
@@ -122,4 +136,7 @@ class Comparison(Document):
     pair_series: tuple[PairSeries, ...] = ()
     settings: dict[str, Any] = Field(default_factory=dict, description="slot, drop rule, restarts, seeds, stopping")
     disturbed: tuple[str, ...] = Field(default=(), description=f"duet: {DISTURBED}")
+    explanations: tuple[Explanation, ...] = Field(
+        default=(), description="duet: one for each workload in which the sides surely differ"
+    )
     warnings: tuple[WarningRecord, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,7 @@ FLOATS = SMALL_COPY_BYTES // 4
 THREADS_PER_BLOCK = 256
 LAUNCH_THREADS = 32
 SCALE = 3.0
+TIMED_LAUNCHES = 40
 
 
 def operation_run(context: DriverContext, operation: MicroOperation, seed: int) -> tuple[Run, list[Any]]:
@@ -144,6 +147,29 @@ def _launch(context: DriverContext, seed: int) -> tuple[Run, list[Any]]:
     return run, [kernel]
 
 
+def call_times(context: DriverContext, seed: int) -> dict[str, float]:
+    """Return the time of a kernel by the device's events, and what launch and wait take beyond it."""
+    kernel = _Kernel(context, LAUNCH_THREADS, seed)
+    (start,), (end,) = context.call("cuEventCreate", 0), context.call("cuEventCreate", 0)
+    kernel_times_us, wall_times_us = [], []
+    for _ in range(TIMED_LAUNCHES):
+        context.call("cuEventRecord", start, 0)
+        context.call("cuLaunchKernel", *kernel.launch_words)
+        context.call("cuEventRecord", end, 0)
+        context.call("cuCtxSynchronize")
+        kernel_times_us.append(1e3 * float(context.call("cuEventElapsedTime", start, end)[0]))
+        # Again without events, which are calls too.
+        begun_ns = time.perf_counter_ns()
+        context.call("cuLaunchKernel", *kernel.launch_words)
+        context.call("cuCtxSynchronize")
+        wall_times_us.append((time.perf_counter_ns() - begun_ns) / 1e3)
+    for event in (start, end):
+        context.call("cuEventDestroy", event)
+    # The lower decile: on a busy host, half of the launches may have lost the CPU in between.
+    kernel_us, wall_us = (statistics.quantiles(times, n=10)[0] for times in (kernel_times_us, wall_times_us))
+    return {"kernel_us": kernel_us, "calls_us": max(0.0, wall_us - kernel_us)}
+
+
 def _operation(context: DriverContext, seed: int) -> tuple[Run, list[Any]]:
     kernel = _Kernel(context, FLOATS, seed)
     a, b, out = (int(array.ctypes.data) for array in (kernel.a, kernel.b, kernel.out))
@@ -234,6 +260,10 @@ class DriverEngine:
             "threads": 1,
             "precision": "none",
         }
+
+    def call_times(self) -> dict[str, float]:
+        """Return how long a kernel takes, and the calls around it."""
+        return call_times(self._context, self._request.seed)
 
     def adapt_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return them unchanged: an operation has its own data."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import EngineError, PreflightError
+from gputax.worker.probes.driver_library import NAME_BYTES, DeviceFacts, version_text
 
 KERNEL_FILE = Path(__file__).resolve().parent.parent / "workloads" / "micro.ptx"
 KERNEL_NAME = b"touch"
-NAME_BYTES = 256
 NO_LIBRARY = "run gputax doctor; or use --device software (built by `make native`), or --libcuda PATH"
 Call = Callable[..., tuple[Any, ...]]
 
@@ -34,15 +33,6 @@ def import_driver() -> Any:
 def bindings_version() -> str:
     """Return the version of cuda-bindings."""
     return importlib.metadata.version("cuda-bindings")
-
-
-@dataclass(frozen=True)
-class DeviceFacts:
-    """What the driver reports about itself and its device."""
-
-    name: str
-    memory_mb: float
-    driver_version: str
 
 
 class DriverContext:
@@ -74,7 +64,7 @@ class DriverContext:
         return DeviceFacts(
             name.split(b"\0")[0].decode(errors="replace"),
             int(memory) / (1 << 20),
-            f"{version // 1000}.{version % 1000 // 10}",
+            version_text(int(version)),
         )
 
     def call(self, name: str, *arguments: Any) -> tuple[Any, ...]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+from gputax.plan.own_model import OwnModel
+from gputax.plan.own_program import OwnProgram
+from gputax.worker.probes.processes import Use
 
 Samples = Mapping[str, npt.NDArray[Any]]
 
@@ -43,6 +48,53 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class RunsAProgram(Protocol):
+    """An engine whose work is another program's: that one knows how long a run took, and rests between loads."""
+
+    last_ns: int
+    """The time of the last run."""
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Its processes: those that run, or the last ones that ran."""
+        ...
+
+    def wake(self) -> None:
+        """Let it run."""
+        ...
+
+    def rest(self) -> None:
+        """Stop it."""
+        ...
+
+    def used(self) -> Use:
+        """Return what it has used since its start."""
+        ...
+
+
+@contextmanager
+def awake(engine: Engine) -> Iterator[RunsAProgram | None]:
+    """Let an engine's program run inside; None for an engine that has none."""
+    if not isinstance(engine, RunsAProgram):
+        yield None
+        return
+    engine.wake()
+    try:
+        yield engine
+    finally:
+        engine.rest()
+
+
+@runtime_checkable
+class TimesItsCalls(Protocol):
+    """An engine that can tell the time of a kernel from that of the calls around it."""
+
+    def call_times(self) -> dict[str, float]:
+        """Return `kernel_us` by the device's own clock, and `calls_us`: launch and wait, less the kernel."""
+        ...
+
+
 @dataclass(frozen=True)
 class EngineRequest:
     """The request to load an engine."""
@@ -56,6 +108,8 @@ class EngineRequest:
     weights: str = ""
     seed: int = 7
     libcuda: str = ""
+    own: OwnModel = field(default_factory=OwnModel)
+    program: OwnProgram = field(default_factory=OwnProgram)
 
 
 class NoResponse:

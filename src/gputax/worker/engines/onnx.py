@@ -12,12 +12,23 @@ import numpy.typing as npt
 from gputax.errors import EngineError, PreflightError, UsageError
 from gputax.plan.notices import Notice
 from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
+from gputax.worker.engines.onnx_runtime import (
+    PROVIDERS,
+    choose_provider,
+    import_onnxruntime,
+    verified_provider,
+    why_not_loaded,
+)
+from gputax.worker.engines.reference import Checked, as_dicts, checked_rows, tf32_of
+from gputax.worker.engines.runtime_device import open_runtime_device
 from gputax.worker.workloads import load_workload
 from gputax.worker.workloads.model_store import ModelFile
-from gputax.worker.workloads.user_model import InputBinding, describe_user_model, user_model_sha256
+from gputax.worker.workloads.onnx_header import files_sha256
+from gputax.worker.workloads.user_model import InputBinding, describe_user_model, refuse_foreign_network
 from gputax.worker.workloads.workload import Workload
 
 OFFICIAL = "official"
+OWN = "own"
 
 
 @dataclass(frozen=True)
@@ -27,11 +38,13 @@ class OnnxModel:
     path: str
     sha256: str
     source: str
-    """`seeded`, `official`, or `file` for the user's own."""
+    """`seeded`, `official`, `file` for the user's weights of a built-in model, `own` for a model of the user's."""
     precision: str
     inputs: tuple[InputBinding, ...]
     fixed_batch: int | None
     notices: tuple[Notice, ...]
+    batched: bool = True
+    """Samples of one batch lie along axis 0 of the inputs; otherwise one sample is the whole of each input."""
 
     def adapt(self, samples: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """Return the samples under the file's names, in its layout and type; done once, untimed."""
@@ -40,12 +53,15 @@ class OnnxModel:
 
 def resolve_model(request: EngineRequest) -> OnnxModel:
     """Find, build or check the requested file."""
+    if request.own.file:
+        return _own(request)
     workload = load_workload(request.workload)
     if request.weights == OFFICIAL:
         model = _fetched(request.workload)
         return _bound(workload, model.path, model.sha256, OFFICIAL, _build_notices(model))
     if request.weights:
         path = Path(request.weights)
+        refuse_foreign_network(path, workload)
         return _bound(workload, path, "", "file", ())
     from gputax.worker.workloads.weights import ensure
 
@@ -55,6 +71,16 @@ def resolve_model(request: EngineRequest) -> OnnxModel:
         for spec in workload.inputs
     )
     return OnnxModel(str(model.path), model.sha256, "seeded", request.precision, inputs, None, _build_notices(model))
+
+
+def _own(request: EngineRequest) -> OnnxModel:
+    from gputax.worker.workloads.own_model import own_network
+
+    network = own_network(request.own)
+    inputs = tuple(InputBinding(each.name, each.name, each.dtype, "") for each in network.inputs)
+    return OnnxModel(
+        str(network.path), network.sha256, OWN, network.precision, inputs, network.fixed_batch, (), network.batched
+    )
 
 
 def _fetched(workload: str) -> ModelFile:
@@ -78,7 +104,7 @@ def _bound(workload: Workload, path: Path, sha256: str, source: str, notices: tu
     types = [each.dtype for each in described.inputs] + [each.dtype for each in described.outputs]
     return OnnxModel(
         path=str(path),
-        sha256=sha256 or user_model_sha256(described),
+        sha256=sha256 or files_sha256(described.files),
         source=source,
         precision="fp16" if "float16" in types else "fp32",
         inputs=described.inputs,
@@ -111,17 +137,6 @@ def refuse_another_batch(model: OnnxModel, count: int) -> None:
         )
 
 
-PROVIDERS = {
-    "cpu": "CPUExecutionProvider",
-    "cuda": "CUDAExecutionProvider",
-    "tensorrt": "TensorrtExecutionProvider",
-}
-INSTALL_CUDA = (
-    "pip install 'gputax[cuda]' on a machine with an NVIDIA driver (an image: docker build --target cuda), "
-    "or use --device cpu"
-)
-
-
 class OnnxEngine:
     """Runs an ONNX file through one session."""
 
@@ -129,8 +144,11 @@ class OnnxEngine:
         ort = import_onnxruntime()
         self._ort = ort
         self._request = request
-        provider = choose_provider(str(request.options["provider"]), request.device, ort.get_available_providers())
-        self.device = "cpu" if provider == "cpu" else "cuda"
+        # Somebody who chose a driver means its device.
+        device = "cuda" if request.libcuda and request.device == "auto" else request.device
+        provider = choose_provider(str(request.options["provider"]), device, ort.get_available_providers())
+        self._found = None if provider == "cpu" else open_runtime_device("onnx", request.device)
+        self.device = self._found.kind if self._found else "cpu"
         if request.precision == "fp16" and self.device == "cpu":
             raise PreflightError(
                 "fp16 on a CPU is emulated by ONNX Runtime and would measure the emulation",
@@ -141,8 +159,9 @@ class OnnxEngine:
             raise UsageError("copies=excluded does not apply to a CPU, which copies nothing to a device")
         self._model = resolve_model(request)
         self._session = self._open(provider)
-        self._active = verified_provider(provider, self._session.get_providers())
+        self._active = self._verified(provider)
         self._bindings: dict[int, Any] = {}
+        self._checked: dict[int, Checked] = {}
         self._values: dict[tuple[int, int], list[tuple[str, Any]]] = {}
         self._inputs: dict[str, npt.NDArray[Any]] = {}
         self._outputs = self._output_arrays(request.max_batch)
@@ -171,8 +190,15 @@ class OnnxEngine:
             raise PreflightError(
                 f"ONNX Runtime cannot load the model: {error}",
                 where=self._model.path,
-                next_step="check the file with `gputax models list`, or pass another with --weights",
+                next_step="check it with `python -m onnx.checker FILE`"
+                if self._model.source == OWN
+                else "check the file with `gputax models list`, or pass another with --weights",
             ) from error
+
+    def _verified(self, provider: str) -> str:
+        active = self._session.get_providers()
+        fell_back = PROVIDERS[provider] not in active[:1]
+        return verified_provider(provider, active, why_not_loaded(self._ort, provider) if fell_back else "")
 
     def facts(self) -> dict[str, Any]:
         """Return what was actually loaded."""
@@ -183,12 +209,14 @@ class OnnxEngine:
             "providers": self._session.get_providers(),
             "threads": self._request.threads,
             "precision": self._model.precision,
-            "copies": self._copies if self.device == "cuda" else "none: the inputs lie in host memory",
+            "copies": "none: the inputs lie in host memory" if self.device == "cpu" else self._copies,
             "spin": bool(self._request.options["spin"]),
             "options": dict(self._request.options),
             "weights": self._model.source,
             "weights_sha256": self._model.sha256,
             "notices": [notice.to_dict() for notice in self._model.notices],
+            **(self._found.to_dict() if self._found else {}),
+            **({"answers": as_dicts(self._checked)} if self._checked else {}),
         }
 
     def adapt_inputs(self, inputs: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
@@ -202,7 +230,7 @@ class OnnxEngine:
 
     def run(self, first: int, count: int) -> None:
         """Execute one batch; returns when its outputs are ready."""
-        binding = self._bindings.get(count) or self._bind_outputs(count)
+        binding = self._bindings.get(count) or self._first_binding(first, count)
         for name, value in self._values.get((first, count)) or self._input_values(first, count):
             binding.bind_ortvalue_input(name, value)
         self._session.run_with_iobinding(binding)
@@ -218,15 +246,32 @@ class OnnxEngine:
     def _input_values(self, first: int, count: int) -> list[tuple[str, Any]]:
         device = "cuda" if self._copies == "excluded" else "cpu"
         from_numpy = self._ort.OrtValue.ortvalue_from_numpy
-        values = [(name, from_numpy(area[first : first + count], device, 0)) for name, area in self._inputs.items()]
+        rows = slice(first, first + count) if self._model.batched else (first, ...)
+        values = [(name, from_numpy(area[rows], device, 0)) for name, area in self._inputs.items()]
         # Gathered rows change under their address: on a separate device they must be copied each time.
-        rows = len(next(iter(self._inputs.values())))
-        if device == "cpu" or first < rows - self._request.max_batch:
+        held = len(next(iter(self._inputs.values())))
+        if device == "cpu" or first < held - self._request.max_batch:
             self._values[(first, count)] = values
         return values
 
-    def _bind_outputs(self, count: int) -> Any:
+    def _first_binding(self, first: int, count: int) -> Any:
+        """Bind the outputs of a batch size; the answers of a device that computes are checked before it is used."""
         refuse_another_batch(self._model, count)
+        binding = self._bindings[count] = self._bind_outputs(count)
+        if self._found and self._found.has_answers:
+            self.run(first, count)
+            got = {
+                output.name: values
+                for output, values in zip(self._session.get_outputs(), binding.copy_outputs_to_cpu(), strict=True)
+            }
+            feeds = {name: area[first : first + count] for name, area in self._inputs.items()}
+            self._checked[count] = checked_rows(
+                "onnx", self._model.path, got, feeds, tf32_of(self._model.precision), self._request.threads,
+                whole=self._model.fixed_batch is not None,
+            )  # fmt: skip
+        return binding
+
+    def _bind_outputs(self, count: int) -> Any:
         binding = self._session.io_binding()
         for output in self._session.get_outputs():
             array = self._outputs.get(output.name)
@@ -237,62 +282,25 @@ class OnnxEngine:
             else:
                 value = self._ort.OrtValue.ortvalue_from_numpy(array[:count])
                 binding.bind_ortvalue_output(output.name, value)
-        self._bindings[count] = binding
         return binding
 
     def _output_arrays(self, max_batch: int) -> dict[str, npt.NDArray[Any]]:
         """Allocate outputs once, if the file gives their sizes; ONNX Runtime allocates the others per run."""
         arrays = {}
+        batch = self._session.get_inputs()[0].shape[:1] if self._model.source == OWN else None
         for output in self._session.get_outputs():
             rest = output.shape[1:]
+            # An output of an unknown network has the batch axis if it bears the inputs' name for it.
+            if batch is not None and (not self._model.batched or output.shape[:1] != batch or batch == [None]):
+                continue
             if output.type in ("tensor(float)", "tensor(float16)") and all(isinstance(size, int) for size in rest):
                 dtype = np.float32 if output.type == "tensor(float)" else np.float16
                 arrays[output.name] = np.zeros((max_batch, *rest), dtype=dtype)
         return arrays
 
     def _response(self) -> tuple[int, int]:
-        for array in self._outputs.values():
-            return int(array.ctypes.data), int(array[0].nbytes)
+        if self._found is None or self._found.has_answers:
+            for array in self._outputs.values():
+                return int(array.ctypes.data), int(array[0].nbytes)
         self._no_response = NoResponse(self._request.max_batch)
         return self._no_response.address, self._no_response.bytes_per_sample
-
-
-def import_onnxruntime() -> Any:
-    """Import ONNX Runtime, or raise with how to install it."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise PreflightError(
-            f"ONNX Runtime cannot be imported: {error}",
-            next_step="pip install 'gputax[cpu]' or 'gputax[cuda]'",
-        ) from error
-    return onnxruntime
-
-
-def choose_provider(provider: str, device: str, available: list[str]) -> str:
-    """Return `cpu`, `cuda` or `tensorrt`; an explicit choice is used or refused, never replaced."""
-    if device == "software":
-        raise UsageError("ONNX Runtime needs the CUDA runtime, which the software device does not have")
-    wanted = provider if provider != "auto" else {"cpu": "cpu", "cuda": "cuda"}.get(device, "auto")
-    if (device == "cpu" and wanted != "cpu") or (device == "cuda" and wanted == "cpu"):
-        raise UsageError(f"--device {device} and provider={provider} contradict each other")
-    if wanted == "auto":
-        return "cuda" if PROVIDERS["cuda"] in available else "cpu"
-    if PROVIDERS[wanted] not in available:
-        raise PreflightError(
-            f"{wanted} was requested, but this ONNX Runtime has only {', '.join(available)}",
-            where="engine onnx",
-            next_step=INSTALL_CUDA,
-        )
-    return wanted
-
-
-def verified_provider(wanted: str, active: list[str]) -> str:
-    """Return the provider in force; a fallback to another one after loading is an error."""
-    if not active or active[0] != PROVIDERS[wanted]:
-        raise PreflightError(
-            f"{wanted} was requested, but after loading the session runs on {', '.join(active) or 'nothing'}",
-            where="engine onnx",
-            next_step="check the driver and the CUDA and cuDNN libraries with `gputax doctor`",
-        )
-    return active[0]

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import EngineError
-from gputax.worker.engines.onnx import PROVIDERS, import_onnxruntime
+from gputax.worker.engines.onnx_runtime import PROVIDERS, import_onnxruntime
 
 # Largest difference, in parts of the largest expected value. Measured in fp32 with tinygrad 0.14.0 on the software
 # device against ONNX Runtime 1.31.1, batch 1, seeded weights: ResNet-50 4.4e-7, BERT-Large 3.9e-6, YOLOS-small
 # 1.5e-6. fp32's tolerance is 25 times the largest of them: a device may add in another order. fp16's is
-# 20 steps of the type; no model was measured in it, because the software device refuses it.
-TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
+# 20 steps of the type; no model was measured in it, because the software device refuses it. A GPU's libraries may round
+# the factors of fp32 products to tf32, which has the same ten bits as fp16.
+TOLERANCE = {"fp32": 1e-4, "tf32": 2e-2, "fp16": 2e-2}
+IN_FULL = "compared with ONNX Runtime in this process"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How the answers of one batch size were checked before anything was measured."""
+
+    how: str
+    """What they were compared with; the device computed its answer in this process in any case."""
+    reference: str
+    difference: float
+    """In parts of the largest expected value."""
 
 
 def reference_name() -> str:
@@ -32,6 +46,36 @@ def reference_answers(path: str, inputs: Mapping[str, npt.NDArray[Any]], threads
     session = ort.InferenceSession(path, options, providers=[PROVIDERS["cpu"]])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+
+def tf32_of(precision: str) -> str:
+    """Return the precision that a GPU's libraries may use for this one unless they are told otherwise."""
+    return "tf32" if precision == "fp32" else precision
+
+
+def checked_rows(
+    engine: str,
+    path: str,
+    got: Mapping[str, npt.NDArray[Any]],
+    feeds: Mapping[str, npt.NDArray[Any]],
+    precision: str,
+    threads: int,
+    *,
+    whole: bool = False,
+) -> Checked:
+    """Compare the first row of a batch that the device computed, or all of them; a wrong one is an error.
+
+    One row, because a batch of 32 that a GPU computes in milliseconds may take the CPU a minute.
+    """
+    rows = len(next(iter(feeds.values()))) if whole else 1
+    expected = reference_answers(path, {name: values[:rows] for name, values in feeds.items()}, threads)
+    difference = largest_difference({name: got[name][:rows] for name in expected}, expected, precision, engine)
+    return Checked(IN_FULL, reference_name(), difference)
+
+
+def as_dicts(checked: Mapping[int, Checked]) -> dict[str, dict[str, Any]]:
+    """Return how each batch size was checked, as it is stored."""
+    return {str(batch): asdict(each) for batch, each in checked.items()}
 
 
 def largest_difference(

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,14 @@ from gputax.plan.notices import Notice
 from gputax.worker.engines.driver import verified_device
 from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
 from gputax.worker.engines.onnx import refuse_another_batch, resolve_model
-from gputax.worker.engines.reference import largest_difference, reference_answers, reference_name
+from gputax.worker.engines.reference import (
+    IN_FULL,
+    Checked,
+    as_dicts,
+    largest_difference,
+    reference_answers,
+    reference_name,
+)
 from gputax.worker.engines.tinygrad_captures import CaptureKey, Proof, ProofKey, own_captures, packed, unpacked
 from gputax.worker.engines.tinygrad_package import RENDERER, ModelFile, only_these, open_package
 from gputax.worker.engines.tinygrad_weights import OUT_OF_MEMORY, load_weights
@@ -27,19 +34,7 @@ from gputax.worker.probes.driver_library import driver_facts
 from gputax.worker.workloads.model_store import file_sha256
 
 SOFTWARE_SETTINGS = "GPUTAX_SOFT_"
-IN_FULL = "compared with ONNX Runtime in this process"
 KEPT = "compared with kept answers of ONNX Runtime for the same capture, weights, driver, device and inputs"
-
-
-@dataclass(frozen=True)
-class Checked:
-    """How the answers of one batch size were checked before anything was measured."""
-
-    how: str
-    """`IN_FULL` or `KEPT`; the device computed its answer in this process in both cases."""
-    reference: str
-    difference: float
-    """In parts of the largest expected value."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +66,18 @@ class TinygradEngine:
             raise PreflightError(
                 f"the engine tinygrad checks its answers first, and a device with {NULL_KERNELS} has none",
                 where="engine tinygrad",
-                next_step="drop --soft-kernels null, or use --workload micro",
+                next_step="drop --soft-kernels null, or use --workload micro, or --engine onnx with --cuda-runtime",
             )
         if request.precision == "fp16" and self.device == "software":
             raise PreflightError("the software device has no fp16 arithmetic", next_step="use --precision fp32")
         self._copies = str(request.options["copies"])
         self._model = resolve_model(request)
+        if not self._model.batched:
+            raise PreflightError(
+                "the engine tinygrad runs models with a batch axis: axis 0 free, or 1, in every input",
+                where=self._model.path,
+                next_step="use --engine onnx, or export the model with a batch axis",
+            )
         self._store = own_captures()
         self._notices = list(self._model.notices)
         self._captured: dict[int, Captured] = {}
@@ -118,7 +119,7 @@ class TinygradEngine:
                 for batch, each in self._captured.items()
             },
             "kept_captures": sorted(batch for batch, each in self._captured.items() if each.from_cache),
-            "answers": {str(batch): asdict(each.checked) for batch, each in self._captured.items()},
+            "answers": as_dicts({batch: each.checked for batch, each in self._captured.items()}),
             "notices": [notice.to_dict() for notice in self._notices],
         }
 

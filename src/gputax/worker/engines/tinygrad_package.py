@@ -16,8 +16,8 @@ from typing import Any
 
 from gputax.errors import PreflightError
 from gputax.plan.engines import TINYGRAD_VERSION
-from gputax.worker.engines.driver_context import NAME_BYTES, NO_LIBRARY
-from gputax.worker.probes.driver_library import SONAME, library_of
+from gputax.worker.engines.driver_context import NO_LIBRARY
+from gputax.worker.probes.driver_library import SONAME, device_facts, library_of
 
 INSTALL = "pip install 'gputax[tinygrad]'"
 RENDERER = "CUDA:PTX"
@@ -140,10 +140,10 @@ def _opened(driver: ctypes.CDLL, library: str, graphs: bool) -> Package:
             f"tinygrad chose {type(device.renderer).__name__}, not its PTX renderer", where="engine tinygrad",
             next_step=INSTALL,
         )  # fmt: skip
-    name, memory_mb, driver_version = _device_facts(driver)
+    facts = device_facts(driver)  # tinygrad does not ask
     return Package(
-        version, tinygrad.Tensor, tinygrad.TinyJit, OnnxRunner, device, library, graphs, name, memory_mb,
-        driver_version,
+        version, tinygrad.Tensor, tinygrad.TinyJit, OnnxRunner, device, library, graphs, facts.name, facts.memory_mb,
+        facts.driver_version,
     )  # fmt: skip
 
 
@@ -159,14 +159,3 @@ def _required_version() -> str:
             next_step=INSTALL,
         )
     return version
-
-
-def _device_facts(driver: ctypes.CDLL) -> tuple[str, float, str]:
-    """Ask the driver itself, because tinygrad does not; its context exists by now."""
-    name = ctypes.create_string_buffer(NAME_BYTES)
-    memory, version = ctypes.c_size_t(0), ctypes.c_int(0)
-    driver.cuDeviceGetName(name, NAME_BYTES, 0)
-    driver.cuDeviceTotalMem_v2(ctypes.byref(memory), 0)
-    driver.cuDriverGetVersion(ctypes.byref(version))
-    shown = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    return name.value.decode(errors="replace"), memory.value / (1 << 20), shown

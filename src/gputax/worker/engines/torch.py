@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from gputax.errors import PreflightError, UsageError, unknown_name
 from gputax.worker.engines.engine import EngineRequest, Samples
+from gputax.worker.engines.onnx import resolve_model
+from gputax.worker.engines.reference import Checked, as_dicts, checked_rows, tf32_of
+from gputax.worker.engines.runtime_device import RuntimeDevice, open_runtime_device
 from gputax.worker.workloads import load_workload
 from gputax.worker.workloads.workload import seeded_state
 
@@ -24,15 +27,20 @@ class TorchEngine:
         self._torch = torch
         self._request = request
         self._versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-        self.device = _choose_device(torch, request)
+        self._found = _found_device(torch, request)
+        self.device = self._found.kind if self._found else "cpu"
+        self._place = "cuda" if self._found else "cpu"
         torch.set_num_threads(request.threads)
         module = build_module(transformers, torch, request.workload, request.seed).eval()
         dtype = torch.float16 if request.precision == "fp16" else torch.float32
-        self._module = module.to(self.device, dtype)
+        self._module = module.to(self._place, dtype)
         self._forward: Callable[..., Any] = self._module
         if request.options["compile"]:
             self._forward = torch.compile(self._module)
-        self._copies = str(request.options["copies"]) if self.device == "cuda" else "none"
+        self._copies = str(request.options["copies"]) if self._found else "none"
+        self._samples: Samples = {}
+        self._checks = self._found is not None and self._found.has_answers
+        self._checked: dict[int, Checked] = {}
         self._tensors: dict[str, Any] = {}
         self._graphs: dict[int, tuple[Any, dict[str, Any], list[Any]]] = {}
         self._host_output = np.zeros((request.max_batch, 1), dtype=np.float32)
@@ -48,12 +56,14 @@ class TorchEngine:
             "engine_version": self._versions["torch"],
             "transformers_version": self._versions["transformers"],
             "provider": f"torch {parameter.device}",
-            "device_name": torch.cuda.get_device_name(0) if self.device == "cuda" else None,
+            "device_name": None,
             "threads": torch.get_num_threads(),
             "precision": self._request.precision,
             "copies": self._copies,
             "options": dict(self._request.options),
             "weights": "seeded",
+            **(self._found.to_dict() if self._found else {}),
+            **({"answers": as_dicts(self._checked)} if self._checked else {}),
         }
 
     def adapt_inputs(self, inputs: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
@@ -68,11 +78,12 @@ class TorchEngine:
     def load_samples(self, samples: Samples) -> None:
         """Share the arrays with torch; on CUDA with copies excluded they are copied to the device once, here."""
         torch = self._torch
+        self._samples = samples
         self._tensors = {name: torch.from_numpy(values) for name, values in samples.items()}
         if self._copies == "included":
             self._tensors = {name: tensor.pin_memory() for name, tensor in self._tensors.items()}
         elif self._copies == "excluded":
-            self._tensors = {name: tensor.to(self.device) for name, tensor in self._tensors.items()}
+            self._tensors = {name: tensor.to(self._place) for name, tensor in self._tensors.items()}
         # Pinned and device tensors are copies: rows gathered later would not be seen in them.
         self._source = samples if self._copies != "none" else {}
         self._gather_start = len(next(iter(samples.values()))) - self._request.max_batch
@@ -81,11 +92,13 @@ class TorchEngine:
         """Execute one batch and wait until the device has finished it."""
         with self._torch.inference_mode():
             batch = self._batch(first, count)
+            if self._checks and count not in self._checked:
+                self._checked[count] = self._check(batch, first, count)
             outputs = self._replay(batch, count) if self._request.options["cuda_graphs"] else self._call(batch)
             if self._copies == "included":
                 for output in outputs:
                     output.cpu()
-            if self.device == "cuda":
+            if self._found:
                 self._torch.cuda.synchronize()
 
     def close(self) -> None:
@@ -93,7 +106,7 @@ class TorchEngine:
         self._graphs.clear()
         self._tensors.clear()
         del self._module, self._forward
-        if self.device == "cuda":
+        if self._found:
             self._torch.cuda.empty_cache()
 
     def _batch(self, first: int, count: int) -> dict[str, Any]:
@@ -104,8 +117,16 @@ class TorchEngine:
                 self._tensors[name][rows].copy_(self._torch.from_numpy(values[rows]))
         tensors = {names[name]: tensor[rows] for name, tensor in self._tensors.items()}
         if self._copies == "included":
-            return {name: tensor.to(self.device, non_blocking=True) for name, tensor in tensors.items()}
+            return {name: tensor.to(self._place, non_blocking=True) for name, tensor in tensors.items()}
         return tensors
+
+    def _check(self, batch: dict[str, Any], first: int, count: int) -> Checked:
+        """Compare what the device computed with ONNX Runtime on the CPU, for the same weights and inputs."""
+        names, outputs = OUTPUT_NAMES[self._request.workload], self._forward(**batch)
+        got = {name: outputs[theirs].float().cpu().numpy() for name, theirs in names.items()}
+        feeds = {name: values[first : first + count] for name, values in self._samples.items()}
+        path = resolve_model(self._request).path
+        return checked_rows("torch", path, got, feeds, tf32_of(self._request.precision), self._request.threads)
 
     def _call(self, batch: dict[str, Any]) -> list[Any]:
         return [value for value in self._forward(**batch).to_tuple() if hasattr(value, "cpu")]
@@ -146,20 +167,25 @@ def _import_torch() -> tuple[Any, Any]:
     return torch, transformers
 
 
-def _choose_device(torch: Any, request: EngineRequest) -> str:
-    available = bool(torch.cuda.is_available())
-    if request.device == "cuda" and not available:
+def _found_device(torch: Any, request: EngineRequest) -> RuntimeDevice | None:
+    """Return the requested device, None for the CPU."""
+    if request.device == "cpu" or (request.device == "auto" and not request.libcuda and not torch.cuda.is_available()):
+        if request.options["cuda_graphs"]:
+            raise UsageError("cuda_graphs=true needs a CUDA device")
+        if request.precision == "fp16":
+            raise PreflightError("fp16 on a CPU would measure its emulation", next_step="use --precision fp32")
+        return None
+    found = open_runtime_device("torch", request.device)
+    try:
+        torch.cuda.init()
+    # Not compiled for CUDA, no device, a driver that misses a symbol: each is an exception of another kind.
+    except Exception as error:
         raise PreflightError(
-            "cuda was requested, but torch finds no CUDA device",
+            f"{request.device} was requested, but torch finds no CUDA device: {error}",
             where="engine torch",
             next_step="check the driver with `gputax doctor`, or use --device cpu",
-        )
-    device = "cuda" if available and request.device != "cpu" else "cpu"
-    if device == "cpu" and request.options["cuda_graphs"]:
-        raise UsageError("cuda_graphs=true needs a CUDA device")
-    if device == "cpu" and request.precision == "fp16":
-        raise PreflightError("fp16 on a CPU would measure its emulation", next_step="use --precision fp32")
-    return device
+        ) from error
+    return found
 
 
 # Our input names -> the module's keyword arguments.
@@ -171,6 +197,14 @@ FORWARD_NAMES: dict[str, dict[str, str]] = {
         "segment_ids": "token_type_ids",
     },
     "yolos-small": {"pixel_values": "pixel_values"},
+}
+
+
+# The file's output names -> those of the module's result.
+OUTPUT_NAMES: dict[str, dict[str, str]] = {
+    "resnet50": {"logits": "logits"},
+    "bert-large": {"output_start_logits": "start_logits", "output_end_logits": "end_logits"},
+    "yolos-small": {"logits": "logits", "pred_boxes": "pred_boxes"},
 }
 
 

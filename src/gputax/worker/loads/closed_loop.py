@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from gputax.plan.cells import Load
-from gputax.worker.engines.engine import Engine
+from gputax.worker.engines.engine import Engine, awake
 from gputax.worker.loads.recording import Recording, quiet_interpreter
 from gputax.worker.samples import SampleArea
 
@@ -32,13 +32,13 @@ def saturate(
     clock, run = time.perf_counter_ns, engine.run
     last_first = max(area.count - batch, 0)
     position = 0
-    with quiet_interpreter():
+    with quiet_interpreter(), awake(engine) as program:
         _wait_for_release(load.start_at_ns)
         stop_ns = clock() + int(load.min_duration_s * 1e9)
         while recording.count < load.min_queries or clock() < stop_ns:
             start_ns = clock()
             run(position, batch)
-            end_ns = clock()
+            end_ns = clock() if program is None else start_ns + program.last_ns
             recording.add_run(start_ns, end_ns, batch)
             if observe is not None:
                 observe(end_ns - start_ns)
@@ -85,9 +85,9 @@ def slot(
         for number in numbers:
             start_ns = clock()
             run(number % places * batch, batch)
-            recording.add_run(start_ns, clock(), batch)
+            recording.add_run(start_ns, clock() if program is None else start_ns + program.last_ns, batch)
 
-    with quiet_interpreter(collect=False):
+    with quiet_interpreter(collect=False), awake(engine) as program:
         apply(runs[:dropped])
         with counted:
             apply(runs[dropped:])

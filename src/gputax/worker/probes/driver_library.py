@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ SOFT_REPORT = "gputax_soft_report"
 RUNTIME_REPORT = "gputax_runtime_report"
 DESCRIBE_BYTES = 1 << 16
 DEVICE_NODES = "/dev/nvidia"
+NAME_BYTES = 256
 
 
 def driver_facts() -> dict[str, Any]:
@@ -52,6 +54,29 @@ def mapped_file(maps: Iterable[str], address: int) -> str | None:
         if int(low, 16) <= address < int(high, 16):
             return rest[4].removesuffix(" (deleted)") if len(rest) == 5 else None
     return None
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What the driver reports about itself and its device."""
+
+    name: str
+    memory_mb: float
+    driver_version: str
+
+
+def device_facts(handle: ctypes.CDLL) -> DeviceFacts:
+    """Ask an initialised driver for its first device, without a context."""
+    name, memory, version = ctypes.create_string_buffer(NAME_BYTES), ctypes.c_size_t(0), ctypes.c_int(0)
+    handle.cuDeviceGetName(name, NAME_BYTES, 0)
+    handle.cuDeviceTotalMem_v2(ctypes.byref(memory), 0)
+    handle.cuDriverGetVersion(ctypes.byref(version))
+    return DeviceFacts(name.value.decode(errors="replace"), memory.value / (1 << 20), version_text(version.value))
+
+
+def version_text(version: int) -> str:
+    """Return the driver's version number as people write it."""
+    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def open_device_nodes() -> list[str]:

@@ -269,6 +269,11 @@ class NvmlSampler:
             foreign_pids=None if pids is None else self._foreign(pids),
         )
 
+    def mps_clients(self) -> int | None:
+        """Return how many clients of MPS are on the GPU; None if NVML cannot tell."""
+        clients = ask(self._nvml, "nvmlDeviceGetMPSComputeRunningProcesses", self._handle)
+        return None if clients is None else len(clients)
+
     def close(self) -> None:
         """Shut NVML down."""
         ask(self._nvml, "nvmlShutdown")

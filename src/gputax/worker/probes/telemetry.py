@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from gputax.worker.probes.host import MB
 from gputax.worker.probes.limits import current_affinity, throttling_levels
 from gputax.worker.probes.nvidia import GpuSample
+from gputax.worker.probes.processes import Use
 
 TelemetrySeries: TypeAlias = dict[str, list[float | None]]
 """Equal-length columns, one row per sample; each name includes its unit.
@@ -57,6 +58,10 @@ class _CpuTime(NamedTuple):
 
 
 Column = list[float | None]
+# v1 gives throttled_time in ns, v2 throttled_usec in µs.
+THROTTLED_MS = {b"throttled_time": 1e-6, b"throttled_usec": 1e-3}
+# Only the CPU lines at the head of /proc/stat are needed; a line has ten counters.
+STAT_BYTES = max(4096, 160 * (2 + (os.cpu_count() or 1)))
 
 
 def to_series(samples: Sequence[RawSample], ticks_per_s: int | None = None) -> TelemetrySeries:
@@ -122,9 +127,8 @@ def _cpu_time(stat: bytes, allowed: Collection[int]) -> _CpuTime | None:
 
 def _add_throttling(series: TelemetrySeries, samples: Sequence[RawSample]) -> None:
     """Add the throttling of the most throttled level: levels overlap in time, so a sum would count twice."""
-    # v1 gives throttled_time in ns, v2 throttled_usec in µs.
     for name, fields in {
-        "throttled_ms": {b"throttled_time": 1e-6, b"throttled_usec": 1e-3},
+        "throttled_ms": THROTTLED_MS,
         "throttled_periods": {b"nr_throttled": 1.0},
     }.items():
         levels = [
@@ -215,7 +219,15 @@ class Telemetry:
     32 µs under the GIL (the real nvidia-ml-py over a stub driver); the driver's own time frees the GIL.
     """
 
-    def __init__(self, interval_s: float = 0.5, nvml: GpuSource | None = None, root: Path = Path("/")) -> None:
+    def __init__(
+        self,
+        interval_s: float = 0.5,
+        nvml: GpuSource | None = None,
+        root: Path = Path("/"),
+        program: Callable[[], Use] = Use,
+    ) -> None:
+        self._program = program
+        """What a program that is measured has used: that is not the work of others."""
         self._interval_s = interval_s
         self._nvml = nvml
         self._root = root
@@ -230,8 +242,6 @@ class Telemetry:
         self._loadavg = _open(self._root / "proc/loadavg")
         self._statm = _open(self._root / "proc/self/statm")
         self._throttling = tuple(_open(level / "cpu.stat") for level in throttling_levels(self._root))
-        # Only the CPU lines at the head of /proc/stat are needed; a line has ten counters.
-        self._stat_size = max(4096, 160 * (2 + (os.cpu_count() or 1)))
         self._samples.append(self._sample())
         self._thread.start()
 
@@ -256,17 +266,17 @@ class Telemetry:
     def _sample(self) -> RawSample:
         time_ns, offset_ns = clock_pair()
         # Not /proc/self/status: its context switches are only those of the main thread.
-        usage = resource.getrusage(resource.RUSAGE_SELF)
+        usage, program = resource.getrusage(resource.RUSAGE_SELF), self._program()
         return RawSample(
             time_ns,
             offset_ns,
-            _pread(self._stat, self._stat_size),
+            _pread(self._stat, STAT_BYTES),
             _pread(self._loadavg, 128),
             _pread(self._statm, 128),
             tuple(_pread(descriptor, 1024) for descriptor in self._throttling),
-            usage.ru_utime + usage.ru_stime,
-            usage.ru_nvcsw,
-            usage.ru_nivcsw,
+            usage.ru_utime + usage.ru_stime + program.cpu_ns / 1e9,
+            usage.ru_nvcsw + program.voluntary_switches,
+            usage.ru_nivcsw + program.involuntary_switches,
             usage.ru_majflt,
             current_affinity(self._pid),
             None if self._nvml is None else self._nvml.sample(),
@@ -274,21 +284,32 @@ class Telemetry:
 
 
 class OwnTime:
-    """CPU time of this process, and the time its threads waited in the run queue, inside a `with` block.
+    """What this process used and waited for inside a `with` block: CPU time, run queue, quota, steal, storage.
 
-    Opened before and closed after, so that a block's two ends cost one `pread` per thread (2 µs) and nothing else.
-    Threads that start or end inside the block are not counted: an engine's pool exists before the first run.
+    Opened before and closed after, so that a block's two ends cost one `pread` per file (2 µs; /proc/stat 20 µs) and
+    nothing else. Threads that start or end inside the block are not counted: an engine's pool exists before the first
+    run.
     """
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), throttling: Sequence[Path] = ()) -> None:
         # /proc/self/schedstat is that of the main thread alone.
         tasks = root / "proc/self/task"
         self._threads = tuple(_open(thread / "schedstat") for thread in (tasks.iterdir() if tasks.is_dir() else ()))
+        self._throttling = tuple(_open(level / "cpu.stat") for level in throttling)
+        self._stat = _open(root / "proc/stat")
+        self._affinity = current_affinity()
         self.run_wait_ns: int | None = None
         """None if the kernel does not count it (no CONFIG_SCHED_INFO)."""
         self.cpu_ns = 0
+        self.counters: dict[str, int] = {}
+        self.throttled_ns: int | None = None
+        """None without a control group that counts it."""
+        self.steal_ns: int | None = None
+        """Of the CPUs that we may use, in ticks of 10 ms."""
+        self.major_faults = 0
 
     def __enter__(self) -> None:
+        self._before = self._counters()
         self._waits, self._cpu_ns = self._read(), time.process_time_ns()
 
     def __exit__(self, *_: object) -> None:
@@ -296,15 +317,27 @@ class OwnTime:
         both = zip(self._waits, self._read(), strict=True)
         known = [int(end.split()[1]) - int(start.split()[1]) for start, end in both if start and end]
         self.run_wait_ns = sum(known) if known else None
+        (throttled, steal, faults), after = self._before, self._counters()
+        # Levels overlap in time, so a sum would count twice: the most throttled one counts.
+        grown = [b - a for a, b in zip(throttled, after[0], strict=True) if a is not None and b is not None]
+        self.throttled_ns = round(max(grown) * 1e6) if grown else None
+        if steal is not None and after[1] is not None:
+            self.steal_ns = (after[1].steal - steal.steal) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        self.major_faults = after[2] - faults
 
     def close(self) -> None:
         """Close the files."""
-        for descriptor in self._threads:
+        for descriptor in (*self._threads, *self._throttling, self._stat):
             if descriptor >= 0:
                 os.close(descriptor)
 
     def _read(self) -> list[bytes]:
         return [_pread(descriptor, 64) for descriptor in self._threads]
+
+    def _counters(self) -> tuple[list[float | None], _CpuTime | None, int]:
+        throttled = [_field(_pread(descriptor, 1024), THROTTLED_MS) for descriptor in self._throttling]
+        stat = _cpu_time(_pread(self._stat, STAT_BYTES), self._affinity)
+        return throttled, stat, resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
 
 def clock_pair() -> tuple[int, int]:

@@ -1,182 +1,22 @@
-"""A user's own ONNX file: read its header without its weights, and fit its inputs, layout and type to a workload."""
+"""A user's weights for a built-in workload: fit the file's inputs, layout and type to it, or refuse it."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import onnx
-from onnx import TensorProto
 
 from gputax.errors import PreflightError
-from gputax.worker.workloads.model_store import file_sha256
+from gputax.worker.workloads.onnx_header import (
+    HeaderTensor,
+    OnnxHeader,
+    files_of,
+    read_onnx_header,
+    shown_tensors,
+)
 from gputax.worker.workloads.workload import TensorSpec, Workload
 
-# Field numbers of onnx.proto. onnx.load reads weights that are inside the file, as in MLPerf's BERT: 1.34 GB
-# took 2.9 s and 2.6 GB of memory; skipping them takes 0.03 s and no memory.
-_MODEL_GRAPH, _MODEL_OPSETS = 7, 8
-_GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT = 1, 5, 11, 12
-_TENSOR_NAME, _TENSOR_EXTERNAL_DATA = 8, 13
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
-
-@dataclass(frozen=True)
-class HeaderTensor:
-    """An input or output as the file declares it."""
-
-    name: str
-    dtype: str
-    """numpy's name, such as float32, or ONNX's if numpy has none."""
-    shape: tuple[int | str, ...] | None
-    """Numbers are fixed, names are free; None if the file does not say."""
-
-
-@dataclass(frozen=True)
-class OnnxHeader:
-    """The header of an ONNX file."""
-
-    inputs: tuple[HeaderTensor, ...]
-    outputs: tuple[HeaderTensor, ...]
-    opset: int
-    node_count: int
-    external_files: tuple[str, ...]
-
-
-class _Malformed(Exception):
-    """The bytes are not a protobuf message, or end too early."""
-
-
-def read_onnx_header(path: Path) -> OnnxHeader:
-    """Read the header, or say why the file is not usable."""
-    try:
-        with path.open("rb") as file:
-            return _header(file, os.fstat(file.fileno()).st_size)
-    except OSError as error:
-        raise PreflightError(
-            f"cannot read the weights file ({error.strerror})", where=str(path), next_step="check --weights"
-        ) from error
-    except _Malformed as error:
-        raise PreflightError(
-            f"not an ONNX file, or damaged: {error}",
-            where=str(path),
-            next_step="export or download it again, and check it with: python -m onnx.checker FILE",
-        ) from error
-
-
-def _header(file: BinaryIO, size: int) -> OnnxHeader:
-    if size == 0:
-        raise _Malformed("the file is empty")
-    graph: tuple[int, int] | None = None
-    opsets = []
-    for number, start, end in _fields(file, size):
-        if number == _MODEL_GRAPH:
-            graph = (start, end)
-        elif number == _MODEL_OPSETS:
-            opsets.append(_parsed(onnx.OperatorSetIdProto, file, start, end))
-    if graph is None:
-        raise _Malformed("it has no graph")
-    inputs, outputs, initializers, external, node_count = [], [], set(), set(), 0
-    file.seek(graph[0])
-    for number, start, end in _fields(file, graph[1]):
-        if number == _GRAPH_NODE:
-            node_count += 1
-        elif number == _GRAPH_INPUT:
-            inputs.append(_tensor(_parsed(onnx.ValueInfoProto, file, start, end)))
-        elif number == _GRAPH_OUTPUT:
-            outputs.append(_tensor(_parsed(onnx.ValueInfoProto, file, start, end)))
-        elif number == _GRAPH_INITIALIZER:
-            file.seek(start)
-            for part, part_start, part_end in _fields(file, end):
-                if part == _TENSOR_NAME:
-                    initializers.add(_read(file, part_start, part_end).decode(errors="replace"))
-                elif part == _TENSOR_EXTERNAL_DATA:
-                    entry = _parsed(onnx.StringStringEntryProto, file, part_start, part_end)
-                    if entry.key == "location":
-                        external.add(str(entry.value))
-    if not (node_count and inputs and outputs):
-        raise _Malformed(f"its graph has {node_count} nodes, {len(inputs)} inputs, {len(outputs)} outputs")
-    versions = [opset.version for opset in opsets if opset.domain in ("", "ai.onnx")]
-    if not versions:
-        raise _Malformed("it has no opset")
-    return OnnxHeader(
-        # Files of IR version 3 list their weights among the inputs.
-        tuple(tensor for tensor in inputs if tensor.name not in initializers),
-        tuple(outputs),
-        max(versions),
-        node_count,
-        tuple(sorted(external)),
-    )
-
-
-def _tensor(info: Any) -> HeaderTensor:
-    tensor = info.type.tensor_type
-    if not isinstance(info.name, str):  # protobuf gives bytes if a name is not UTF-8
-        raise _Malformed(f"a tensor has the name {info.name!r}")
-    shape: tuple[int | str, ...] | None = None
-    if tensor.HasField("shape"):
-        shape = tuple(_dimension(dim) for dim in tensor.shape.dim)
-    try:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
-    except (KeyError, ValueError):
-        known = tensor.elem_type in TensorProto.DataType.values()
-        dtype = TensorProto.DataType.Name(tensor.elem_type) if known else f"type {tensor.elem_type}"
-    return HeaderTensor(info.name, dtype, shape)
-
-
-def _dimension(dim: Any) -> int | str:
-    # Exporters write a free axis as a name, as nothing at all, as 0 or as -1.
-    return dim.dim_value if dim.dim_value > 0 else str(dim.dim_param or "?")
-
-
-def _fields(file: BinaryIO, end: int) -> Iterator[tuple[int, int, int]]:
-    """Walk one message up to `end`; give number, start and end of each field that has a length."""
-    while (position := file.tell()) < end:
-        tag = _varint(file, end)
-        number, wire = tag >> 3, tag & 7
-        if number == 0:
-            raise _Malformed(f"byte {position} does not start a field")
-        if wire == _VARINT:
-            _varint(file, end)
-            continue
-        if wire not in (_FIXED64, _BYTES, _FIXED32):
-            raise _Malformed(f"byte {position} has the unknown wire type {wire}")
-        length = _varint(file, end) if wire == _BYTES else 8 if wire == _FIXED64 else 4
-        start = file.tell()
-        if start + length > end:
-            raise _Malformed(f"it ends {start + length - end} bytes too early")
-        if wire == _BYTES:
-            yield number, start, start + length
-        file.seek(start + length)
-
-
-def _varint(file: BinaryIO, end: int) -> int:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = file.read(1) if file.tell() < end else b""
-        if not byte:
-            raise _Malformed("it ends inside a number")
-        value |= (byte[0] & 0x7F) << shift
-        if byte[0] < 0x80:
-            return value
-    raise _Malformed("a number has more than ten bytes")
-
-
-def _parsed(kind: Any, file: BinaryIO, start: int, end: int) -> Any:
-    try:
-        return kind.FromString(_read(file, start, end))
-    except Exception as error:  # protobuf's DecodeError, whose module onnx does not document
-        raise _Malformed(f"bytes {start} to {end} are not a {kind.__name__}") from error
-
-
-def _read(file: BinaryIO, start: int, end: int) -> bytes:
-    file.seek(start)
-    return file.read(end - start)
-
-
+# MLPerf's ResNet-50 has 1001 classes, and exporters fold statistics into weights; another network differs by far more.
+WEIGHTS_TOLERANCE = 0.1
 # Types that an engine can convert our samples to without changing their meaning.
 _ACCEPTED_TYPES: dict[str, tuple[str, ...]] = {
     "float32": ("float32", "float16"),
@@ -223,14 +63,7 @@ class UserModel:
 def describe_user_model(path: Path, workload: Workload) -> UserModel:
     """Read the file's header and bind it to the workload, or say what it has and what is expected."""
     header = read_onnx_header(path)
-    files = (path, *(path.parent / name for name in header.external_files))
-    missing = [file for file in files if not file.is_file()]
-    if missing:
-        raise PreflightError(
-            f"the weights refer to {missing[0].name}, which does not exist",
-            where=str(path),
-            next_step=f"put {missing[0].name} into {path.parent}",
-        )
+    files = files_of(path, header)
     inputs, batches, notes = [], set(), []
     for spec in workload.inputs:
         tensor = _named(spec, header.inputs, alone=len(workload.inputs) == len(header.inputs) == 1)
@@ -256,10 +89,16 @@ def describe_user_model(path: Path, workload: Workload) -> UserModel:
     )
 
 
-def user_model_sha256(model: UserModel) -> str:
-    """Return the file's sha256; with external data, the sha256 of all the files' sha256s."""
-    digests = [file_sha256(file) for file in model.files]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+def refuse_foreign_network(path: Path, workload: Workload) -> None:
+    """Raise if the file has another number of weights than the workload: a small network must not pass for it."""
+    found = read_onnx_header(path).weight_values
+    wanted = sum(parameter.size for parameter in workload.parameters)
+    if abs(found - wanted) > WEIGHTS_TOLERANCE * wanted:
+        raise PreflightError(
+            f"the file is not {workload.name}: it has {found:,} weights, {workload.name} has {wanted:,}",
+            where=str(path),
+            next_step=f"measure it under its own name: --model {path.name} instead of --weights",
+        )
 
 
 def _outputs(path: Path, workload: Workload, header: OnnxHeader) -> tuple[OutputBinding, ...]:
@@ -309,16 +148,9 @@ def _incompatible(path: Path, workload: Workload, header: OnnxHeader) -> Preflig
     def wanted(specs: tuple[TensorSpec, ...]) -> str:
         return ", ".join(f"{spec.name} {spec.dtype} [batch, {', '.join(map(str, spec.shape))}]" for spec in specs)
 
-    def found(tensors: tuple[HeaderTensor, ...]) -> str:
-        return ", ".join(
-            f"{tensor.name} {tensor.dtype} "
-            + ("[?]" if tensor.shape is None else f"[{', '.join(map(str, tensor.shape))}]")
-            for tensor in tensors
-        )
-
     return PreflightError(
-        f"the file does not match {workload.name}: it has inputs {found(header.inputs)} and outputs "
-        f"{found(header.outputs)}; expected {wanted(workload.inputs)} and {wanted(workload.outputs)}",
+        f"the file does not match {workload.name}: it has inputs {shown_tensors(header.inputs)} and outputs "
+        f"{shown_tensors(header.outputs)}; expected {wanted(workload.inputs)} and {wanted(workload.outputs)}",
         where=str(path),
-        next_step="export the model with these inputs and outputs, or choose the workload that it belongs to",
+        next_step="choose the workload that it belongs to, or measure it under its own name with --model",
     )

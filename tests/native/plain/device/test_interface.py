@@ -65,8 +65,10 @@ def test_only_the_driver_interface_is_exported(native_build: Path) -> None:
     lines = [line.split() for line in subprocess.check_output(command, text=True).splitlines()]
     symbols = [name for _, kind, name in lines if kind.isupper()]  # the others are local
     assert len(symbols) > 70
-    # A load within a tenant's quota; what was compiled; whether programs on the CUDA runtime were taken.
-    own = {"gputaxModuleLoadBounded", "gputax_soft_report", "gputax_runtime_report"}
+    # For the proxy: a load within a tenant's quota, its host memory, its busy time, the compiler process. For reports:
+    # what was compiled; whether programs on the CUDA runtime were taken.
+    own = {"gputaxModuleLoadBounded", "gputaxSetMeter", "gputaxBusy", "gputaxServeCompiler"}
+    own |= {"gputax_soft_report", "gputax_runtime_report"}
     assert all(symbol.startswith("cu") for symbol in set(symbols) - own)
 
 

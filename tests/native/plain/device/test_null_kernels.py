@@ -64,6 +64,11 @@ def test_the_same_behind_the_proxy(nursery: Any) -> None:
         ("20000000", 0.2, "null kernels of 20000000 ns"),
         ("# recorded\n3 other\n20000000 scale\n0 *\n", 0.2, "null kernels timed by times.txt"),
         ("20000000 *\n1 other\n", 0.2, "null kernels timed by times.txt"),
+        # Ten launches of one block of 256 threads: the shape counts before the name, the name before a pattern.
+        ("1 scale\n20000000 scale 1 256\n1 scale 2 256\n1 s*\n1 *\n", 0.2, "null kernels timed by times.txt"),
+        ("20000000 scale\n1 scale 7 256\n1 scale 1 255\n1 s*\n1 *\n", 0.2, "null kernels timed by times.txt"),
+        ("1 s*e 2 256\n20000000 s*l* 1 256\n1 s*\n1 *\n", 0.2, "null kernels timed by times.txt"),
+        ("1 x*\n20000000 *c*\n1 *\n", 0.2, "null kernels timed by times.txt"),
     ],
 )
 def test_a_launch_takes_the_stated_time(on_software: Any, tmp_path: Path, ns: str, least_s: float, words: str) -> None:
@@ -92,7 +97,20 @@ def test_a_setting_that_makes_no_sense_is_refused(native_build: Path, settings: 
     assert words in done.stderr
 
 
-@pytest.mark.parametrize("text", ["5 scale\n", "scale 5\n0 *\n", "5scale\n0 *\n", "nan scale\n0 *\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5 scale\n",
+        "scale 5\n0 *\n",
+        "5scale\n0 *\n",
+        "nan scale\n0 *\n",
+        "5 scale 1\n0 *\n",
+        "5 scale 1 0\n0 *\n",
+        "5 scale 1 32 1\n0 *\n",
+        "5 scale -1 32\n0 *\n",
+        "5 * 1 32\n",
+    ],
+)
 def test_a_table_that_says_too_little_is_refused(native_build: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "times.txt").write_text(text, encoding="utf-8")
     settings = {"GPUTAX_SOFT_KERNELS": "null", "GPUTAX_SOFT_KERNEL_NS": str(tmp_path / "times.txt")}

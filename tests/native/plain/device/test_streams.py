@@ -199,3 +199,45 @@ print(json.dumps((time.perf_counter() - min(begun)) * 1e3))
         GPUTAX_SOFT_KERNEL_US="10000",
     )
     assert took >= 100, "ten kernels of 10 ms each, one after another"
+
+
+def test_memory_is_cleared_without_holding_up_another_context(on_software: Any) -> None:
+    """With one lock over all of it, a copy of another context waits for as long as the clearing takes, every time."""
+    program = """
+import json, threading, time
+import numpy as np
+from device import *
+start()
+first = check(driver.cuCtxCreate(None, 0, 0))
+second = check(driver.cuCtxCreate(None, 0, 0))
+small, large_bytes, frees, copies, over = np.zeros(64, np.uint8), 448 << 20, [], [], threading.Event()
+
+def free_large():
+    pointer = check(driver.cuMemAlloc(large_bytes))
+    check(driver.cuMemsetD8(pointer, 1, large_bytes))
+    begun = time.monotonic()
+    check(driver.cuMemFree(pointer))
+    return begun, time.monotonic()
+
+def free_often():
+    check(driver.cuCtxSetCurrent(first))
+    for _ in range(8):
+        frees.append(free_large())
+    over.set()
+
+check(driver.cuCtxSetCurrent(first))
+alone = min(end - begin for begin, end in (free_large() for _ in range(4)))
+check(driver.cuCtxSetCurrent(second))
+there = check(driver.cuMemAlloc(64))
+thread = threading.Thread(target=free_often)
+thread.start()
+while not over.is_set():
+    begun = time.monotonic()
+    check(driver.cuMemcpyDtoH(small.ctypes.data, there, 64))
+    copies.append((begun, time.monotonic()))
+thread.join()
+longest = [max(end - begin for begin, end in copies if begin < stop and end > start) for start, stop in frees]
+print(json.dumps([alone, sorted(longest)]))
+"""
+    alone_s, longest_s = json.loads(on_software(program, GPUTAX_SOFT_MEMORY_MB="512").stdout)
+    assert longest_s[0] < alone_s / 3, (alone_s, longest_s)

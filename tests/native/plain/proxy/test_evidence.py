@@ -51,7 +51,8 @@ def test_both_sides_count_the_same_calls(nursery: Any, transport: str) -> None:
     assert account["backend"] == status["backend"] == proxy.ready["backend"]
     assert account["device"] == status["device"] == "gputax software device"
     assert account["wait_policy"] == status["wait_policy"] == "sleep"
-    assert (tenant["pid"], tenant["memory_bytes"]) == (client.pid, 20000 + tenant["memory_bytes"] % 20000)
+    assert tenant["pid"] == client.pid
+    assert 20000 < tenant["memory_bytes"] < 80000  # the allocation; beside it the context and the module
     assert status["transports"] == ["shm", "unix-socket"]
     client.communicate("\n", timeout=20)
     ended = proxy.wait_for(lambda document: not document["tenants"])

@@ -15,7 +15,7 @@ FRAMEWORKS = Path(__file__).parents[2] / "programs" / "frameworks.py"
 def test_every_call_is_answered_alike_direct_and_proxied(nursery: Any, transport: str) -> None:
     proxy = nursery.proxy()
     expected = nursery.run(FRAMEWORKS, nursery.direct())
-    assert len(expected.splitlines()) == 11
+    assert len(expected.splitlines()) == 13
     assert nursery.run(FRAMEWORKS, proxy.environment(transport)).splitlines() == expected.splitlines()
     proxy.wait_for(lambda status: not status["tenants"] and status["totals"]["memory_bytes"] == 0)
 

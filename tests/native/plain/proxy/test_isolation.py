@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.native.hostile import Hostile, read_wire_facts
 
 OWNER = """
 import sys
@@ -138,3 +141,76 @@ def connects_as_nobody(path: Path) -> bool:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code in (0, 1)
     return code == 0
+
+
+SHIM = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+/* A driver that answers for modules of any context, and copies without looking whose memory it is. */
+typedef int create(void **, unsigned int, int);
+typedef int use(void *);
+typedef int get(unsigned long long *, size_t *, void *, const char *);
+static void *contexts[8], *software;
+static int count;
+static void *real(const char *name)
+{
+    if (!software)
+        software = dlopen(SOFTWARE, RTLD_NOW | RTLD_LOCAL);
+    return dlsym(software, name);
+}
+int cuCtxCreate_v2(void **context, unsigned int flags, int device)
+{
+    int result = ((create *)real("cuCtxCreate_v2"))(context, flags, device);
+    contexts[count++ % 8] = *context;
+    return result;
+}
+int cuModuleGetGlobal_v2(unsigned long long *pointer, size_t *bytes, void *module, const char *name)
+{
+    void *before = NULL;
+    int result = 1;
+    ((int (*)(void **))real("cuCtxGetCurrent"))(&before);
+    for (int i = 0; i < 8 && result; i++)
+        if (contexts[i] && !((use *)real("cuCtxSetCurrent"))(contexts[i]))
+            result = ((get *)real("cuModuleGetGlobal_v2"))(pointer, bytes, module, name);
+    ((use *)real("cuCtxSetCurrent"))(before);
+    return result;
+}
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *stream)
+{
+    return 0;
+}
+"""
+
+
+def test_a_variable_ends_with_the_context_of_its_module_whatever_context_asked_for_it(
+    nursery: Any, tmp_path: Path
+) -> None:
+    """The software device refuses it all the same; on a permissive driver the freed range would be another tenant's."""
+    source, shim = tmp_path / "shim.c", tmp_path / "libshim.so"
+    software = nursery.build / "software" / "libcuda.so.1"
+    source.write_text(SHIM)
+    words = [
+        "cc",
+        "-shared",
+        "-fPIC",
+        "-Wl,--no-as-needed",
+        f'-DSOFTWARE="{software}"',
+        "-o",
+        str(shim),
+        str(source),
+        str(software),
+        "-ldl",
+    ]
+    subprocess.run([*words, f"-Wl,-rpath,{software.parent}"], check=True)
+    proxy = nursery.proxy(backend=shim)
+    fingerprint, calls = read_wire_facts(nursery.build)
+    text = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 8 .u64 cell = 7;\n\0"
+    with Hostile(proxy.socket, fingerprint) as hostile:
+        first = hostile.ask_word(calls["cuCtxCreate_v2"], 0)
+        module = hostile.ask_word(calls["cuModuleLoadData"], first, len(text), bulk=text)
+        second = hostile.ask_word(calls["cuCtxCreate_v2"], 0)
+        cell = hostile.ask_word(calls["cuModuleGetGlobal_v2"], second, module, tail=b"cell\0")
+        assert hostile.ask(calls["cuMemcpyDtoH_v2"], second, cell, 8)[0] == 0, "it is the tenant's own"
+        assert hostile.ask(calls["cuCtxDestroy_v2"], first)[0] == 0
+        assert hostile.ask(calls["cuMemcpyDtoH_v2"], second, cell, 8)[0] == 1, "and now it is nobody's"

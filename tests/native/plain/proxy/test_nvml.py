@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.native.proxies import CONTEXT_BYTES
+
 PROGRAM = """
 import json, os, sys
 import pynvml
@@ -46,7 +48,7 @@ print(json.dumps({
     "processes": [[each.pid == os.getpid(), each.usedGpuMemory] for each in
                    nvmlDeviceGetComputeRunningProcesses(device)],
     "graphics": nvmlDeviceGetGraphicsRunningProcesses(device),
-    "refused": [refused(nvmlDeviceGetUtilizationRates, device), refused(nvmlDeviceGetTemperature, device, 0),
+    "refused": [refused(nvmlDeviceGetProcessUtilization, device, 0), refused(nvmlDeviceGetTemperature, device, 0),
                 refused(nvmlDeviceGetPowerUsage, device), refused(nvmlDeviceGetHandleByIndex, 1),
                 refused(nvmlDeviceGetHandleByUUID, b"GPU-no"), refused(nvmlDeviceGetHandleByPciBusId, b"0000:77:00.0"),
                 refused(nvmlDeviceGetMemoryInfo, device, 1)],
@@ -74,7 +76,7 @@ def test_pynvml_sees_the_tenants_device_and_nothing_else(nursery: Any, transport
     assert found["pci"] == ["00000000:00:00.0", "0000:00:00.0"]
     assert found["cuda"][0] == found["cuda"][1]
     assert found["capability"] == [9, 0]
-    total, used = 256 << 20, 64 << 20
+    total, used = 256 << 20, (64 << 20) + CONTEXT_BYTES
     assert found["before"] == [total, 0], "nothing of the other tenant's"
     assert found["memory"] == [total, used, total - used]
     assert found["second"] == [total, used, total - used, 0]
@@ -125,3 +127,72 @@ except NVMLError as error:
     proxy.stop()
     output, errors = process.communicate("\n", timeout=30)
     assert output == "GPU is lost\n", errors
+
+
+# Launches of a stated time each: the device is at work for `busy` of every `busy + idle` milliseconds.
+LOAD = """
+import json, sys, time
+from pynvml import *
+import gpu
+from cuda.bindings import driver as cu
+gpu.begin()
+kernel = gpu.function(gpu.module("vector"), "vector_add")
+at = gpu.ok(cu.cuMemAlloc(4096))
+nvmlInit()
+device = nvmlDeviceGetHandleByIndex(0)
+busy, idle, seconds = map(float, sys.argv[1:])
+def work(until):
+    while time.monotonic() < until:
+        for _ in range(int(busy)):
+            gpu.launch(kernel, (1,), (32,), (at, at, at, (0, gpu.ctypes.c_int)))
+        gpu.ok(cu.cuCtxSynchronize())
+        time.sleep(idle / 1e3)
+def rates():
+    found = nvmlDeviceGetUtilizationRates(device)
+    return [found.gpu, found.memory]
+work(time.monotonic() + 0.3)
+rates()
+work(time.monotonic() + seconds)
+loaded, at_once = rates(), rates()
+time.sleep(0.4)
+print(json.dumps([loaded, at_once, rates()]))
+"""
+KERNEL_OF_ONE_MS = {"GPUTAX_SOFT_KERNELS": "null", "GPUTAX_SOFT_KERNEL_NS": "1000000"}
+
+
+def test_utilisation_is_the_share_of_time_in_which_the_device_worked(nursery: Any) -> None:
+    proxy = nursery.proxy(device=KERNEL_OF_ONE_MS)
+    full, again, after = json.loads(nursery.run(LOAD, proxy.environment(), "20", "0", "1"))
+    assert full[0] >= 80
+    assert again == full, "a window of microseconds is not one"
+    assert after[0] <= 20
+    part, *_ = json.loads(nursery.run(LOAD, proxy.environment(), "20", "40", "1"))
+    assert 10 <= part[0] <= 40, "20 of at least 60 ms"
+
+
+def test_utilisation_of_other_tenants_is_not_in_it(nursery: Any) -> None:
+    proxy = nursery.proxy(device=KERNEL_OF_ONE_MS)
+    other = nursery.start(LOAD, proxy.environment(), "20", "0", "4")
+    proxy.wait_for(lambda status: status["software"]["launches_null"] > 20)
+    mine, *_ = json.loads(nursery.run(LOAD, proxy.environment(), "0", "50", "1"))
+    assert mine == [0, 0]
+    output, errors = other.communicate(timeout=30)
+    assert json.loads(output)[0][0] > 0, errors
+
+
+def test_utilisation_that_nobody_counts_is_not_supported(nursery: Any) -> None:
+    """As with NVIDIA's driver as the backend: it has no such function."""
+    image = (nursery.build / "software" / "libcuda.so.1").read_bytes()
+    assert b"gputaxBusy\0" in image
+    driver = nursery.folder / "libcuda.so.1"
+    driver.write_bytes(image.replace(b"gputaxBusy\0", b"gputaxBuzy\0"))
+    proxy = nursery.proxy("--backend", str(driver))
+    program = """
+from pynvml import *
+nvmlInit()
+try:
+    nvmlDeviceGetUtilizationRates(nvmlDeviceGetHandleByIndex(0))
+except NVMLError as error:
+    print(error)
+"""
+    assert nursery.run(program, proxy.environment()) == "Not Supported\n"

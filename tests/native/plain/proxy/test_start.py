@@ -80,3 +80,16 @@ def test_a_link_in_place_of_the_lock_file_is_not_followed(nursery: Any, tmp_path
     assert process.returncode == 1
     assert "proxy.sock.lock" in errors
     assert not victim.exists()
+
+
+def test_a_proxy_that_ends_leaves_its_successors_sockets(nursery: Any, tmp_path: Path) -> None:
+    """Somebody removed the first one's sockets by hand, and another proxy serves the path by now."""
+    first = nursery.proxy()
+    for path in tmp_path.iterdir():
+        path.unlink()
+    second = nursery.proxy()
+    assert first.stop() == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["proxy.sock", "proxy.sock.status"]
+    nursery.run("import gpu; gpu.begin()", second.environment())
+    assert second.stop() == 0
+    assert list(tmp_path.iterdir()) == []

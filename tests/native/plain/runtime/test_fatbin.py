@@ -58,3 +58,30 @@ for preserved, before in ((1, 0), (0, 1)):
     assert driver.cuLibraryUnload(library) == 0
 """
     nursery.run(program, nursery.proxy().environment(), str(FATBIN))
+
+
+UNLOADED_ELSEWHERE = """
+import ctypes, sys
+from pathlib import Path
+import gpu
+from cuda.bindings import driver as cu
+first = gpu.begin()
+free = gpu.ok(cu.cuMemGetInfo())[0]
+image = Path(sys.argv[1]).read_bytes()
+library = gpu.ok(cu.cuLibraryLoadData(image, [], [], 0, [], [], 0))
+gpu.ok(cu.cuLibraryGetGlobal(library, b"table"))
+loaded = gpu.ok(cu.cuMemGetInfo())[0]
+second = gpu.ok(cu.cuCtxCreate(None, 0, 0))
+gpu.ok(cu.cuLibraryGetGlobal(library, b"table"))
+gpu.ok(cu.cuLibraryUnload(library))
+assert int(gpu.ok(cu.cuCtxGetCurrent())) == int(second)
+gpu.ok(cu.cuCtxDestroy(second))
+gpu.ok(cu.cuCtxSetCurrent(first))
+print(loaded < free, gpu.ok(cu.cuMemGetInfo())[0] == free)
+"""
+
+
+@pytest.mark.parametrize("behind", ["device", "proxy"])
+def test_a_library_is_unloaded_from_every_context(nursery: Nursery, behind: str) -> None:
+    environment = nursery.direct() if behind == "device" else nursery.proxy("--memory-mb", "64").environment()
+    assert nursery.run(UNLOADED_ELSEWHERE, environment, str(FATBIN)) == "True True\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from onnx import TensorProto, helper
 from gputax.errors import PreflightError
 from gputax.worker.workloads import load_workload
 from gputax.worker.workloads.model_store import ModelFile
-from gputax.worker.workloads.user_model import describe_user_model, read_onnx_header, user_model_sha256
+from gputax.worker.workloads.onnx_header import files_sha256, read_onnx_header
+from gputax.worker.workloads.user_model import describe_user_model, refuse_foreign_network
 
 FLOAT, HALF, INT64, INT32 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.INT32
 Declared = tuple[str, int, list[str | int | None] | None]
@@ -58,7 +60,7 @@ def test_the_official_resnet50(tmp_path: Path) -> None:
     assert [(output.source, output.name) for output in model.outputs] == [("logits", "softmax_tensor:0")]
     assert model.all_outputs == ("ArgMax:0", "softmax_tensor:0")
     assert (model.fixed_batch, model.opset, model.notes) == (None, 11, ())
-    assert user_model_sha256(model) == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert files_sha256(model.files) == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def test_noise_never_escapes_as_another_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["missing.onnx", "."])
 def test_a_file_that_cannot_be_read(tmp_path: Path, path: str) -> None:
-    with pytest.raises(PreflightError, match="cannot read the weights file"):
+    with pytest.raises(PreflightError, match="cannot read the model file"):
         describe_user_model(tmp_path / path, load_workload("resnet50"))
 
 
@@ -230,7 +232,7 @@ def test_our_own_file_with_external_weights(resnet50_model: ModelFile, tmp_path:
     model = describe_user_model(resnet50_model.path, load_workload("resnet50"))
     assert [file.name for file in model.files] == ["fp32-seed7.onnx", "fp32-seed7.weights"]
     assert model.inputs[0].name == "pixel_values"
-    assert len(user_model_sha256(model)) == 64
+    assert len(files_sha256(model.files)) == 64
     alone = tmp_path / "alone.onnx"
     alone.write_bytes(resnet50_model.path.read_bytes())
     with pytest.raises(PreflightError, match=r"refer to fp32-seed7\.weights, which does not exist"):
@@ -243,3 +245,33 @@ def test_the_header_agrees_with_the_onnx_library(resnet50_model: ModelFile) -> N
     assert header.node_count == len(proto.graph.node)
     assert [tensor.name for tensor in header.inputs] == [each.name for each in proto.graph.input]
     assert header.opset == proto.opset_import[0].version == 17
+    assert header.weight_values == sum(math.prod(each.dims) for each in proto.graph.initializer)
+
+
+def test_a_foreign_network_does_not_pass_for_the_workload(resnet50_model: ModelFile, tmp_path: Path) -> None:
+    workload = load_workload("resnet50")
+    refuse_foreign_network(resnet50_model.path, workload)
+    path = write(tmp_path / "small.onnx", [IMAGE], [LOGITS], weights=70_000)
+    describe_user_model(path, workload)  # its inputs and outputs fit
+    with pytest.raises(PreflightError, match="the file is not resnet50: it has 70,000 weights") as caught:
+        refuse_foreign_network(path, workload)
+    assert "--model small.onnx" in caught.value.next_step
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_weights_in_constants_count_too(tmp_path: Path, packed: bool) -> None:
+    value = onnx.numpy_helper.from_array(np.zeros((3, 5), np.float32), "v")
+    constant = helper.make_node("Constant", [], ["c"], value=value)
+    if packed:  # as other languages' libraries may write it
+        raw = value.SerializeToString()
+        assert raw.startswith(b"\x08\x03\x08\x05")
+        constant.attribute[0].t.ParseFromString(b"\x0a\x02\x03\x05" + raw[4:])
+    graph = helper.make_graph(
+        [constant, helper.make_node("Identity", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info(*IMAGE)],
+        [helper.make_tensor_value_info(*LOGITS)],
+    )
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)]).SerializeToString())
+    assert read_onnx_header(path).weight_values == 15

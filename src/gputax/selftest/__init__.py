@@ -1,0 +1,1 @@
+"""The self-test: the same questions to a driver directly and behind the GPU proxy, compared answer by answer."""
