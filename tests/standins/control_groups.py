@@ -58,26 +58,6 @@ def weighty() -> Iterator[Path]:
         _remove(group)
 
 
-@contextmanager
-def joined() -> Iterator[None]:
-    """Let this process and all that it starts weigh as much as the kernel takes; a group of v2 stays as it is.
-
-    There a group with processes in it has no groups below it, which the code under test may want to make.
-    """
-    controller = _cpu_controller()
-    if controller == ROOT:
-        yield
-        return
-    own = next(line.split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines() if ":cpu:" in line)
-    home = controller / own.lstrip("/") / "cgroup.procs"
-    with weighty() as group:
-        (group / "cgroup.procs").write_text(str(os.getpid()))
-        try:
-            yield
-        finally:
-            home.write_text(str(os.getpid()))
-
-
 def inside(group: Path, words: list[str]) -> list[str]:
     """Return the command that runs these words as the same process, but in the group."""
     return ["sh", "-c", ENTER.format(procs=group / "cgroup.procs"), "sh", *words]

@@ -96,14 +96,8 @@ def busy_cpus() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _beside_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Other tests on the same cores would be the cause of most differences: they hardly count here."""
+def _small_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUTAX_MODELS", str(small_store(tmp_path / "models", HIDDEN)))
-    if not control_groups.may_be_made():
-        yield
-        return
-    with control_groups.joined():
-        yield
 
 
 needs_two_cpus = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
