@@ -1,4 +1,5 @@
 /* Tests of what decides about spinning: the habit of each wait, and the node's budget. */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,32 @@ static void naps_through_most_of_a_steady_wait(void)
     struct wait_plan plan = wait_choose(&habit, LIMIT);
     CHECK(plan.nap_ns > 1500 * US && plan.nap_ns < 1990 * US && plan.spin_ns == LIMIT);
     CHECK(wait_choose(&habit, 100 * US).nap_ns == 0); /* a short spin could not cover the nap's error */
+}
+
+/* Two ends on one CPU: who spins keeps the other from answering. The peer is gone, so that nothing waits for long. */
+static void does_not_spin_on_a_cpu_that_its_peer_needs(void)
+{
+    int cpu = sched_getcpu();
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET((size_t)cpu, &only);
+    CHECK(cpu >= 0 && sched_setaffinity(0, sizeof only, &only) == 0);
+    static _Atomic uint64_t counter;
+    static _Atomic uint32_t bells[2], cpus[2], limit_us = LIMIT / US;
+    struct waiter waiter = {.mine = &bells[0],
+                            .peers = &bells[1],
+                            .my_cpu = &cpus[0],
+                            .peers_cpu = &cpus[1],
+                            .limit_us = &limit_us,
+                            .lifeline = -1};
+    const struct wait_for want = {WAIT_MESSAGE, &counter, 0, 1};
+    CHECK(wait_until(&waiter, &want) == WIRE_CLOSED);
+    CHECK(atomic_load(&cpus[0]) == (uint32_t)cpu + 1);
+    CHECK(waiter.shared_cpu == 0); /* the peer has not said where it is */
+    atomic_store(&cpus[1], (uint32_t)cpu + 2);
+    CHECK(wait_until(&waiter, &want) == WIRE_CLOSED && waiter.shared_cpu == 0);
+    atomic_store(&cpus[1], (uint32_t)cpu + 1);
+    CHECK(wait_until(&waiter, &want) == WIRE_CLOSED && waiter.shared_cpu == 1);
 }
 
 static void budget(void)
@@ -215,6 +242,7 @@ int main(void)
     a_long_pause_is_no_habit();
     sleeps_for_long_waits_but_probes();
     naps_through_most_of_a_steady_wait();
+    does_not_spin_on_a_cpu_that_its_peer_needs();
     budget();
     quotas();
     readings();

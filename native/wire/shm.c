@@ -435,6 +435,8 @@ struct wire *shm_wire(struct shm_region *region, enum shm_end end, int lifeline,
     w->in_bulk = region->bulk[other];
     w->waiter.mine = &region->bell[end].wants;
     w->waiter.peers = &region->bell[other].wants;
+    w->waiter.my_cpu = &region->bell[end].cpu;
+    w->waiter.peers_cpu = &region->bell[other].cpu;
     w->waiter.lifeline = lifeline;
     w->waiter.lifeline_ms = WAIT_LIFELINE_MS;
     w->waiter.limit_us = end == SHM_SERVER ? &w->own_limit_us : &region->spin_limit_us;

@@ -27,6 +27,7 @@ struct shm_lane {
 
 struct shm_bell {
     alignas(SHM_LINE) _Atomic uint32_t wants; /* what this end sleeps for, see wait.h */
+    _Atomic uint32_t cpu;                     /* where this end runs, plus one; 0: not told */
 };
 
 enum shm_end { SHM_CLIENT, SHM_SERVER };

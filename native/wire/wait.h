@@ -52,14 +52,18 @@ struct wait_plan {
 };
 
 struct waiter {
-    _Atomic uint32_t *mine;           /* this end's bell, in shared memory */
-    _Atomic uint32_t *peers;          /* the peer's bell */
-    const _Atomic uint32_t *limit_us; /* the server's is private, the client's is the word that the server writes */
-    int lifeline;                     /* the handshake's socket; hung up when the peer is gone; -1: the peer is gone */
-    uint32_t lifeline_ms;             /* WAIT_LIFELINE_MS, longer in a test that a lost wake-up must not pass */
+    _Atomic uint32_t *mine;            /* this end's bell, in shared memory */
+    _Atomic uint32_t *peers;           /* the peer's bell */
+    _Atomic uint32_t *my_cpu;          /* where this end runs, plus one, for the peer; NULL: not told */
+    const _Atomic uint32_t *peers_cpu; /* the same of the peer; NULL: not known */
+    uint32_t told_cpu;                 /* what was last written to my_cpu */
+    const _Atomic uint32_t *limit_us;  /* the server's is private, the client's is the word that the server writes */
+    int lifeline;                      /* the handshake's socket; hung up when the peer is gone; -1: the peer is gone */
+    uint32_t lifeline_ms;              /* WAIT_LIFELINE_MS, longer in a test that a lost wake-up must not pass */
     _Atomic bool shut;
     struct wait_habit habits[WAIT_KINDS];
     _Atomic uint64_t waits, spins_paid, sleeps, wakes;
+    _Atomic uint64_t shared_cpu; /* spins that ended because the peer needs this very CPU */
 };
 
 static inline bool wait_ready(const struct wait_for *want)
