@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import client, figures, frameworks, kubernetes, models, program, proxy, soft
+from bench import client, figures, frameworks, kubernetes, models, program, proxy, servers, soft
 from bench.compare_million import compare_million
 from bench.duet import aa_false_verdicts, duet_gain, duet_seconds
 from bench.goals import GOALS, judge
@@ -32,6 +32,9 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "duet-seconds": duet_seconds,
     "duet-a-a": aa_false_verdicts,
     "duet-command": program.command_overhead,
+    "openai-overhead": servers.client_overhead,
+    "openai-rate": servers.requests_per_s,
+    "openai-tokens": servers.token_errors,
     "proxy-operation": proxy.proxy_operation,
     "proxy-socket": proxy.proxy_operation_by_socket,
     "proxy-bandwidth": proxy.proxy_bandwidth,

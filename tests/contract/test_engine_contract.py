@@ -64,7 +64,8 @@ def inputs(engine: str, count: int = 8) -> dict[str, Any]:
 
 
 # A program of the user's is a process, which a fast lane does not start: see tests/process/test_own_program.py.
-IN_THIS_PROCESS = sorted(set(KINDS) - {"program"})
+# Engines that ask a server have a suite of their own: test_server_engines.py.
+IN_THIS_PROCESS = sorted(name for name, kind in KINDS.items() if name != "program" and not kind.asks_server)
 ENGINES = [pytest.param(name, marks=pytest.mark.torch) if name == "torch" else name for name in IN_THIS_PROCESS]
 
 

@@ -27,6 +27,8 @@ from tests.builders.shared_documents import gpu_record
 from tests.builders.small_models import small_text_model
 from tests.standins.cloud import Cloud
 from tests.standins.command import TINY_SUITE, run_gputax
+from tests.standins.infer_grpc import InferServer
+from tests.standins.model_server import ModelServer
 
 Gputax = Callable[..., subprocess.CompletedProcess[str]]
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -105,6 +107,9 @@ def test_gputax_commands_are_understood(command: str, gputax: Gputax, baseline: 
     words = shlex.split(command)[1:]
     if len(words) == 1 and words[0] in ("demo", "duet", "compare", "report", "exec", "proxy"):
         assert gputax(*words, "--help").returncode == 0
+        return
+    if any("://127.0.0.1" in word for word in words) and words[0] in ("run", "duet", "share"):
+        _check_server_command(words, gputax, tmp_path)
         return
     if "--" in words and words[0] in ("run", "duet"):
         _check_program_command(words, gputax, tmp_path)
@@ -196,6 +201,25 @@ def _check_program_command(words: list[str], gputax: Gputax, tmp_path: Path) -> 
     fast = ["--no-control", "--max-time", "5"] if words[0] == "duet" else ["--suite", "tiny.toml"]
     done = gputax(*words[:at], *fast, "--out", "o", *words[at:])
     assert done.returncode in (0, 6, 7), done.stderr
+
+
+def _check_server_command(words: list[str], gputax: Gputax, tmp_path: Path) -> None:
+    """Run it against servers of the test's own in the place of the user's, for a moment."""
+    (tmp_path / "tiny.toml").write_text(TINY_SUITE)
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "one two three"}\n')
+    with ModelServer() as one, ModelServer() as other, InferServer() as grpc_server:
+        places = {"http://127.0.0.1:8000": one.url, "http://127.0.0.1:8001": other.url}
+        places |= {"grpc://127.0.0.1:9000": grpc_server.url}
+        for place, url in places.items():
+            words = [word.replace(place, url) for word in words]
+        fast = {
+            "run": ["--suite", "tiny.toml", "--accept-disturbed"],
+            "duet": ["--no-control", "--max-time", "5"],
+            "share": ["--tenants", "1", "--repeats", "1", "--window", "1s", "--warmup", "0s", "--accept-disturbed"],
+        }
+        given = [word for word in words if word not in ("--tenants", "1,4")]
+        done = gputax(*given, *fast[words[0]], "--out", "o")
+        assert done.returncode in (0, 6, 7), done.stdout + done.stderr
 
 
 def _write_model_of(words: list[str], folder: Path) -> None:

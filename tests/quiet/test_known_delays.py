@@ -17,7 +17,7 @@ from gputax.measure.view import SilentView
 from gputax.places import environment_named
 from gputax.plan.cells import Cell, LoadPlan, Setup
 from gputax.worker.engines.synthetic import wait_until_ns
-from gputax.worker.loads.loadgen import poisson_offsets_ns
+from gputax.worker.loads.arrivals import poisson_offsets_ns
 
 
 def measured(engine: str, scenario: str, batch: int, load: LoadPlan) -> Measured:

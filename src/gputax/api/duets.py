@@ -23,6 +23,8 @@ from gputax.plan.options import VARIABLE_OPTIONS, EnvironmentOptions
 from gputax.plan.own_model import OwnModel, refuse_batch_of_own, refuse_own_model
 from gputax.plan.own_program import ENGINE as PROGRAM_ENGINE
 from gputax.plan.own_program import OwnProgram
+from gputax.plan.servers import SCENARIOS as SERVER_SCENARIOS
+from gputax.plan.servers import is_server, refuse_server_contradictions, server_label, server_workload
 
 if TYPE_CHECKING:
     from gputax.measure.duet.pairs import OnPair
@@ -74,6 +76,17 @@ def duet_request(
         refuse_unknown(name)
     device, precision, scenario = device_named(device), precision_named(precision), scenario_named(scenario)
     own, program = own or OwnModel(), program or OwnProgram()
+    if is_server(engine) or is_server(engine_b):
+        _refuse_unlike_servers(engine, engine_b)
+        refuse_server_contradictions(
+            engine, (a, b), weights=weights, libcuda=libcuda, threads=threads, model=own.file,
+            precision=precision.removeprefix("fp32"), device=device.removeprefix("auto"),
+        )  # fmt: skip
+        workload, threads = server_workload(engine, seed), 1
+        if scenario not in SERVER_SCENARIOS:
+            raise UsageError(
+                f"a server has no scenario {scenario}", next_step=f"use --scenario {' or '.join(SERVER_SCENARIOS)}"
+            )
     if own.file or program.words:
         workload = program.name if program.words else own.name
     workloads = _duet_workloads((workload,) if isinstance(workload, str) else tuple(workload), scenario)
@@ -106,9 +119,12 @@ def duet_request(
         refuse_unused_weights(setup.weights, setup.engine)
         return SideSpec(label, environment, setup, (options or EnvironmentOptions()).changed(changes))
 
+    labels = (a, b)
+    if is_server(engine) and a == b:
+        labels = (server_label(engine), server_label(engine_b or engine))
     return DuetRequest(
-        side(a, a, engine, for_a),
-        side(b if b != a else f"{b} (B)", b, engine_b or engine, for_b),
+        side(labels[0], a, engine, for_a),
+        side(labels[1] if labels[1] != labels[0] else f"{labels[1]} (B)", b, engine_b or engine, for_b),
         scenario,
         batch,
         by_metric,
@@ -211,6 +227,19 @@ def _duet_workloads(workloads: tuple[str, ...], scenario: str) -> tuple[str, ...
             f"{MICRO} has no scenario {scenario}", next_step=f"use --scenario {' or '.join(MICRO_SCENARIOS)}"
         )
     return workloads
+
+
+def _refuse_unlike_servers(engine: str, engine_b: str) -> None:
+    """Refuse a server beside something else, and two servers that are asked different things."""
+    if not is_server(engine) or (engine_b and not is_server(engine_b)):
+        raise UsageError(
+            "a server is compared with a server", next_step="--engine openai:URL_A --engine-b openai:URL_B"
+        )
+    if engine_b and server_workload(engine, 0) != server_workload(engine_b, 0):
+        raise UsageError(
+            "the two servers are asked different things",
+            next_step="give --engine and --engine-b the same options; only address and model may differ",
+        )
 
 
 def _above_zero(percent: float) -> float:

@@ -11,6 +11,7 @@ from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import Setup, StrPath, absolute, device_named, precision_named
 from gputax.plan.options import EnvironmentOptions
 from gputax.plan.own_model import OwnModel, refuse_batch_of_own, refuse_own_model
+from gputax.plan.servers import is_server, refuse_server_contradictions, server_workload
 
 if TYPE_CHECKING:
     from gputax.measure.view import RunView
@@ -53,6 +54,12 @@ def share_plan(
 
     named = tuple(techniques) or DEFAULT_TECHNIQUES[place]
     own = own or OwnModel()
+    if is_server(engine):
+        refuse_server_contradictions(
+            engine, (), weights=str(weights), libcuda=str(libcuda), model=own.file, device=device.removeprefix("auto"),
+            precision=precision.removeprefix("fp32"),
+        )  # fmt: skip
+        workload = server_workload(engine, seed)
     if own.file:
         workload = own.name
     workloads = expanded((workload or (OPERATION if named == ("proxy",) else MODEL),))

@@ -21,6 +21,7 @@ from gputax.cli.options import (
     own,
     place_options,
     program_options,
+    server_options,
     variable_options,
 )
 from gputax.errors import Interrupted, UsageError
@@ -80,6 +81,7 @@ LACKING = ("unfinished", "failed-cell", "skipped-file")
 )
 @program_options
 @model_options
+@server_options
 @place_options
 @variable_options
 def duet(

@@ -15,12 +15,14 @@ from typing import Any, TypeVar
 import click
 
 from gputax.errors import UsageError, unknown_name
+from gputax.plan.cells import absolute
 from gputax.plan.options import (
     GROUPS,
     MODEL_OPTIONS,
     OUTPUT,
     PLACE_OPTIONS,
     PROGRAM_OPTIONS,
+    SERVER_OPTIONS,
     VARIABLE_OPTIONS,
     EnvironmentOptions,
     Option,
@@ -28,6 +30,7 @@ from gputax.plan.options import (
 )
 from gputax.plan.own_model import OwnModel
 from gputax.plan.own_program import OwnProgram
+from gputax.plan.servers import is_server, with_options
 from gputax.text import printable
 
 T = TypeVar("T")
@@ -199,6 +202,28 @@ def _own_model(file: str, shapes: tuple[str, ...], ranges: tuple[str, ...], inpu
     from gputax.api import own_model
 
     return own_model(file, shapes=shapes, ranges=ranges, inputs=inputs)
+
+
+def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what a server of language models is asked; it becomes part of the engine, so that a result names it."""
+    shared = [declared(name) for name in SERVER_OPTIONS]
+
+    @wraps(command)
+    def wrapped(*words: Any, **chosen: Any) -> Any:
+        given = {each.keyword: value for each in shared if (value := chosen.pop(each.keyword))}
+        if "prompts" in given:
+            given["prompts"] = absolute(given["prompts"])
+        for name in ("engine", "engine_b"):
+            if given and chosen.get(name):
+                chosen[name] = with_options(chosen[name], given)
+        if given and not chosen.get("engine"):
+            option = next(iter(given)).replace("_", "-")
+            raise UsageError(f"--{option} is for a server of language models", next_step="add --engine openai:URL")
+        if is_server(chosen.get("engine") or "") and "workload" in chosen and was_given("workload"):
+            raise UsageError("a server decides what it runs", next_step="drop --workload; name its model: ,model=NAME")
+        return command(*words, **chosen)
+
+    return options(*shared)(wrapped)
 
 
 def program_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ from gputax.cli.options import (
     own,
     place_options,
     program_options,
+    server_options,
     variable_options,
     was_given,
 )
@@ -94,6 +95,7 @@ EXIT_INVALID = 5
 )
 @program_options
 @model_options
+@server_options
 @place_options
 @variable_options
 def run(

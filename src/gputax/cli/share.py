@@ -22,6 +22,7 @@ from gputax.cli.options import (
     own,
     place_options,
     seconds,
+    server_options,
     variable_options,
 )
 from gputax.errors import UsageError
@@ -89,6 +90,7 @@ _TENANTS = ",".join(map(str, DEFAULT_TENANTS))
     as_json("Write the record to stdout instead of the tables."),
 )
 @model_options
+@server_options
 @place_options
 @variable_options
 def share(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,8 +15,10 @@ import numpy.typing as npt
 from gputax.environments.connection import WorkerConnection
 from gputax.environments.environment import Environment, Evidence
 from gputax.errors import WorkerError
+from gputax.measure.columns import latencies_ns, succeeded
 from gputax.measure.delivery import delivered
 from gputax.measure.sizing import Pilot, pilot_load, read_pilot
+from gputax.measure.tokens import token_series
 from gputax.measure.view import RunView
 from gputax.plan.cells import Load, Setup
 from gputax.plan.driver import driver_choice
@@ -57,6 +59,10 @@ class SlotRun:
     major_faults: int | None = None
     counters: dict[str, int] = field(default_factory=dict)
     """What a program of the user's used meanwhile, by name and unit; empty for other engines."""
+    failed: int = 0
+    """Requests to a server that failed; they are in no duration."""
+    series: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    """The values of the tokens, if the answers are tokens."""
 
 
 class WorkerSession:
@@ -146,10 +152,15 @@ class WorkerSession:
             stall_timeout_s=self._stall_timeout_s or FIRST_RUN_STALL_S,
         )
         try:
-            durations_ns = decode_array(answer["columns"]["end_ns"]) - decode_array(answer["columns"]["start_ns"])
+            columns = {str(name): decode_array(packed) for name, packed in answer["columns"].items()}
+            # A server's dropped requests do not come back: those in flight end in any order.
+            dropped = int(answer.get("dropped", dropped))
+            durations_ns = latencies_ns("single-stream", columns)
             spent = {name: None if answer.get(name) is None else int(answer[name]) for name in SLOT_COUNTERS}
             counters = {str(name): int(value) for name, value in answer.get("counters", {}).items()}
-            return SlotRun(durations_ns[dropped:], **spent, counters=counters)
+            failed = int(np.count_nonzero(~succeeded(columns)))
+            series = token_series("single-stream", columns)
+            return SlotRun(durations_ns[dropped:], **spent, counters=counters, failed=failed, series=series)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WorkerError(f"malformed reply from the worker: {error!r}", where="slot") from error
 

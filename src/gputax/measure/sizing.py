@@ -152,7 +152,7 @@ def server_bound(cell: Cell, single: Pilot) -> Bound:
     why = (
         f"that alone exceeds the {facts.server_bound_ms:g} ms of {facts.bound_source}"
         if facts.server_bound_ms
-        else "a model of yours has no bound of its own: set one with --bound-ms"
+        else "what is yours has no bound of its own: set one with --bound-ms"
     )
     return Bound(
         float(f"{OWN_BOUND_MULTIPLE * single_ms:.2g}"),  # two digits: a pilot is not more precise

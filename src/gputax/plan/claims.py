@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputax.plan import own_program
+from gputax.plan import own_program, servers
 from gputax.plan.engines import ENGINES
 
 NULL_KERNELS = "null kernels"
@@ -25,6 +25,8 @@ def device_label(device: str, device_name: str) -> str:
             return f"software device ({device_name}), not a GPU"
         case own_program.DEVICE:
             return f"{device_name}, which gputax does not see"
+        case servers.DEVICE:
+            return device_name if device_name.startswith("server") else f"server ({device_name})"
     return f"{device} ({device_name}), not a GPU"
 
 
@@ -44,6 +46,9 @@ def claim(
     if kind is not None and kind.says_nothing_of_devices:
         return own
     parts = [own] if own else []
+    if kind is not None and kind.asks_server:
+        how = "arrivals of LoadGen's Poisson schedule" if scenario == "server" else "closed loop"
+        return "; ".join([*parts, f"{how}, without LoadGen"])
     if scenario == "saturate":
         parts.append("closed loop without LoadGen")
     elif official and is_mlperf_model:

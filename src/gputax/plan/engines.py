@@ -40,6 +40,8 @@ class EngineKind:
     """The claim of its numbers, if it needs one."""
     says_nothing_of_devices: bool = False
     """Its numbers are programmed: `claim` is the whole claim."""
+    asks_server: bool = False
+    """Whether its work is done by a server: the word after the colon is an address, and its option is `url`."""
 
 
 _COPIES = ("included", "excluded")
@@ -75,6 +77,25 @@ ENGINES: dict[str, EngineKind] = {
             runs_models=False, internal=True, claim="a program of yours: its own latencies, or its processes' time",
         ),
         EngineKind(
+            "openai", "gputax.worker.engines.openai:OpenAiEngine",
+            {
+                "url": "", "model": "", "endpoint": "chat", "stream": True, "prompt_tokens": 128, "output_tokens": 64,
+                "prompts": "", "key_variable": "OPENAI_API_KEY", "timeout_s": 60.0, "ignore_eos": False,
+                "insecure": False, "slo_ttft_ms": 0.0, "slo_tpot_ms": 0.0,
+            },
+            {"endpoint": ("chat", "completions")}, runs_models=False, asks_server=True,
+            claim="requests to a server that is asked from outside: the client's clock, and whatever device it uses",
+        ),
+        EngineKind(
+            "kserve", "gputax.worker.engines.kserve:KserveEngine",
+            {
+                "url": "", "model": "", "shape": "", "key_variable": "KSERVE_API_KEY", "timeout_s": 60.0,
+                "insecure": False,
+            },
+            runs_models=False, asks_server=True,
+            claim="requests to a server that is asked from outside: the client's clock, and whatever device it uses",
+        ),
+        EngineKind(
             "synthetic", "gputax.worker.engines.synthetic:SyntheticEngine",
             {"latency_us": 1000.0, "per_sample_us": 0.0, "jitter_us": 0.0, "seed": 7, "fail_after": 0, "hang_after": 0},
             runs_models=False, runs_operations=True, says_nothing_of_devices=True,
@@ -97,6 +118,9 @@ SYNONYMS = {
     "pytorch": "torch",
     "cuda": "onnx:provider=cuda",
     "libcuda": "driver",
+    "vllm": "openai:URL",
+    "triton": "kserve:URL",
+    "ovms": "kserve:URL",
     "fake": "synthetic",
     "mock": "synthetic",
 }
@@ -111,11 +135,21 @@ class EngineSpec:
 
 
 def parse_engine(text: str) -> EngineSpec:
-    """Parse `NAME[:KEY=VALUE,...]`; an unknown name or bad value is a usage error that lists the valid ones."""
+    """Parse `NAME[:KEY=VALUE,...]` or `NAME:URL[,KEY=VALUE,...]`.
+
+    An unknown name or bad value is a usage error that lists the valid ones.
+    """
     name, _, rest = text.partition(":")
     if name not in ENGINES:
         raise unknown_name("engine", name, USER_ENGINES, SYNONYMS)
     options = dict(ENGINES[name].options)
+    if ENGINES[name].asks_server:
+        url, _, rest = rest.partition(",")
+        if "://" not in url:
+            raise UsageError(
+                f"the engine {name} needs the address of a server", next_step=f"e.g. {name}:http://127.0.0.1:8000"
+            )
+        options["url"] = url
     for pair in filter(None, rest.split(",")):
         key, equals, value = pair.partition("=")
         if key not in options:

@@ -58,6 +58,24 @@ CATALOGUE: dict[str, Kind] = {
             "Do not change cpusets while a measurement runs; measure again.", "CPUs",
         ),
         Kind(
+            "requests-failed", "measurement", "requests to a server failed",
+            "Some requests to the server failed; they are in no latency and in no throughput, but in the error rate.",
+            "See cells/NAME/failed_requests.tsv and the server's log; ask slower with --qps.", "%",
+        ),
+        Kind(
+            "too-many-failed", "measurement", "too many requests failed",
+            "More than 1 % of the requests to the server failed: the cell is invalid, because the requests that are "
+            "left are not the load that was asked for.",
+            "See cells/NAME/failed_requests.tsv and the server's log; ask slower with --qps.", "%",
+        ),
+        Kind(
+            "output-length", "measurement", "answers of another length",
+            "A server's answers are longer or shorter than --output-tokens: totals over answers of different lengths "
+            "are not comparable; TTFT and TPOT are per token and still are.",
+            "Longer: the server ignores max_tokens. Shorter: add ,ignore_eos=true to the engine if it knows that.",
+            "answers",
+        ),
+        Kind(
             "clock-jump", "machine", "wall clock jumped",
             "LoadGen takes its latencies from the wall clock; gputax's own timestamps are monotonic.",
             "Keep time synchronisation from stepping the clock while a measurement runs.", "ms",

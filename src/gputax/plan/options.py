@@ -139,7 +139,7 @@ PLACE_OPTIONS: dict[str, Option] = {
     each.name: each.metadata["option"] for each in dataclasses.fields(EnvironmentOptions)
 }
 
-_ENGINES = "onnx, torch, tinygrad, synthetic or driver, with :KEY=VALUE,…"
+_ENGINES = "onnx, torch, tinygrad, synthetic or driver, with :KEY=VALUE,…; openai:URL or kserve:URL"
 # What run, duet, share, client, doctor, exec and demo take; a verb overrides only what differs.
 OPTIONS: dict[str, Option] = {
     option.name: option
@@ -196,6 +196,25 @@ OPTIONS: dict[str, Option] = {
             multiple=True,
             metavar="NAME=A..B",
         ),
+        Option(
+            "prompt-tokens",
+            "openai:URL: length of drawn prompts. [default: 128]",
+            None,
+            SETUP,
+            kind=int,
+            least=1,
+            most=1_000_000,
+        ),
+        Option(
+            "output-tokens",
+            "openai:URL: tokens to ask for. [default: 64]",
+            None,
+            SETUP,
+            kind=int,
+            least=1,
+            most=1_000_000,
+        ),
+        Option("prompts", "openai:URL: your own prompts, one per line (docs/servers.md).", "", SETUP, metavar="FILE"),
         Option(
             "unit",
             "-- COMMAND: unit of printed latencies that name none.",
@@ -254,6 +273,8 @@ _SHARED = OPTIONS | {option.name: option for option in PLACE_OPTIONS.values()}
 
 # What a user's own model takes; a verb adds them all.
 MODEL_OPTIONS = ("model", "shape", "input", "inputs")
+# What a server of language models is asked.
+SERVER_OPTIONS = ("prompt-tokens", "output-tokens", "prompts")
 # What a user's own program takes, behind `--`.
 PROGRAM_OPTIONS = ("unit", "repeat-by-process")
 

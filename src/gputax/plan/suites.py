@@ -29,6 +29,8 @@ from gputax.plan.own_model import OwnModel, refuse_batch_of_own, refuse_own_mode
 from gputax.plan.own_program import ENGINE as PROGRAM_ENGINE
 from gputax.plan.own_program import FEWEST_REPETITIONS, LONGEST_S, OwnProgram
 from gputax.plan.own_program import SCENARIOS as PROGRAM_SCENARIOS
+from gputax.plan.servers import SCENARIOS as SERVER_SCENARIOS
+from gputax.plan.servers import is_server, refuse_server_contradictions, server_workload
 from gputax.plan.workloads import MICRO, MICRO_SCENARIOS, expanded, is_micro, workload_facts
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -164,6 +166,15 @@ def load_plan(
     named = load_suite(suite)
     if program is not None and program.words:
         return _program_cells(named, program, scenarios, environment, device, absolute(libcuda), threads, seed)
+    if is_server(engine):
+        refuse_server_contradictions(
+            engine, (environment,), weights=weights, dataset=dataset, libcuda=libcuda, threads=threads,
+            model=own.file if own else "", precision=precision.removeprefix("fp32"),
+        )  # fmt: skip
+        return _server_cells(
+            named, Choices((), tuple(scenarios), tuple(batches), environment), engine, device, seed,
+            {"qps": qps, "find_peak": find_peak, "bound_ms": bound_ms},
+        )  # fmt: skip
     if own is not None and own.file:
         workloads = (own.name,)
     setup = {
@@ -270,6 +281,39 @@ def _program_cells(
     refuse_driver_contradictions(environment, setup)
     load = dataclasses.replace(suite.loads["saturate"], min_samples=FEWEST_REPETITIONS, max_duration_s=LONGEST_S)
     return (Cell(setup, PROGRAM_SCENARIOS[0], 1, environment, load=load),)
+
+
+def _server_cells(
+    suite: Suite, choices: Choices, engine: str, device: str, seed: int, load: Mapping[str, Any]
+) -> tuple[Cell, ...]:
+    """Return the cells of a server; the batch is the number of requests in flight, of `saturate` alone."""
+    scenarios = tuple(map(scenario_named, choices.scenarios)) or ("server",)
+    for name in scenarios:
+        if name not in SERVER_SCENARIOS:
+            raise UsageError(
+                f"a server is asked one request at a time: it has no scenario {name}",
+                next_step=f"use --scenario {' or '.join(SERVER_SCENARIOS)}",
+            )
+    if any(load.values()) and "server" not in scenarios:
+        option = next(name for name, value in load.items() if value).replace("_", "-")
+        raise UsageError(f"--{option} is for the server scenario", next_step="add --scenario server")
+    if load["qps"] and load["find_peak"]:
+        raise UsageError("--qps sets the rate and --find-peak searches for it", next_step="use one of them")
+    if choices.batches and "saturate" not in scenarios:
+        raise UsageError("--batch is the number of requests in flight", next_step="add --scenario saturate")
+    if device != "auto":
+        raise UsageError("a server chooses its device itself", next_step=f"drop --device {device}")
+    batches = choices.batches or (1,)
+    setup = Setup(
+        server_workload(engine, seed), engine=engine, sample_count=1, max_batch=max(batches), threads=1, seed=seed
+    )
+    cells = []
+    for scenario in scenarios:
+        given = {name: value for name, value in load.items() if value and scenario == "server"}
+        plan = dataclasses.replace(suite.loads[scenario], **given, official=False)
+        for batch in batches if scenario == "saturate" else (1,):
+            cells.append(Cell(setup, scenario, batch, choices.environment, load=plan))
+    return tuple(cells)
 
 
 def _micro_cells(suite: Suite, choices: Choices, workload: str) -> list[Cell]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from gputax.plan.servers import TOO_MANY_FAILED
 from gputax.plan.workloads import OPERATIONS, is_micro
 from gputax.report import wording
 from gputax.report.charts.run import latency_chart, telemetry_chart, throughput_chart
@@ -85,6 +86,7 @@ def cells_table(run: RunSource, cells: Sequence[Measured]) -> Table:
         notes.append("Latency of offline and saturate is that of one batch.")
     if any(None in _percentiles(cell.benchmark) for cell in cells):
         notes.append(wording.floors_note())
+    notes += served_notes(cells)
     rows = tuple(_cell_row(cell) for cell in cells)
     if any(row[3].low is not None for row in rows):
         notes.append(_repeats(cells) or RATE_NOTE)
@@ -187,12 +189,52 @@ def _console_notes(run: RunSource, cells: Sequence[Measured]) -> tuple[str, ...]
     if any(None in _percentiles(cell.benchmark) for cell in cells):
         notes.append(wording.short_floors_note())
     notes += [_server_note(cell) for cell in models if cell.scenario == "server" and cell.benchmark.target_qps]
+    notes += served_notes(cells)
     sessions = run.record.sessions
     for number, started_at in enumerate(sessions, start=1):
         own = [cell.benchmark.cell for cell in cells if cell.benchmark.session == number]
         if len(sessions) > 1 and own:
             notes.append(f"Measured in the session of {started_at}: {', '.join(own)}.")
     return tuple(notes)
+
+
+def served_notes(cells: Sequence[Measured]) -> list[str]:
+    """Return what cells with tokens or with a server have beside latencies, one line each, and the definitions."""
+    notes = [note for cell in cells if (note := _served_note(cell))]
+    said = {text: None for cell in cells for text in _definitions(cell.benchmark)}
+    return [*notes, *said]
+
+
+def _served_note(cell: Measured) -> str:
+    benchmark = cell.benchmark
+    parts = []
+    if benchmark.tokens is not None:
+        parts += [
+            f"TTFT p50/p90/p99 {_several(benchmark.ttft_p50_ms, benchmark.ttft_p90_ms, benchmark.ttft_p99_ms)} ms",
+            f"TPOT {_several(benchmark.tpot_p50_ms, benchmark.tpot_p90_ms, benchmark.tpot_p99_ms)} ms",
+            f"ITL p50/p99 {_several(benchmark.itl_p50_ms, benchmark.itl_p99_ms)} ms",
+            f"{wording.number(benchmark.tokens_per_sec)} tokens/s",
+        ]
+    if benchmark.goodput_per_sec is not None:
+        bounds = ", ".join(f"{name} ≤ {value:g} ms" for name, value in benchmark.goodput_bounds.items())
+        parts.append(f"goodput {wording.number(benchmark.goodput_per_sec)}/s ({bounds})")
+    if benchmark.error_rate is not None:
+        parts.append(f"errors {percent(100.0 * benchmark.error_rate)}")
+    title = wording.cell_title(benchmark.workload, cell.scenario, benchmark.batch_size, benchmark.tenants)
+    return f"{title}: {'; '.join(parts)}." if parts else ""
+
+
+def _several(*values: float | None) -> str:
+    return " / ".join(wording.number(value) for value in values)
+
+
+def _definitions(benchmark: Benchmark) -> list[str]:
+    said = benchmark.token_definitions
+    return (
+        [f"TTFT: {said['ttft']}. TPOT: {said['tpot']}. ITL: {said['itl']}."]
+        if {"ttft", "tpot", "itl"} <= set(said)
+        else []
+    )
 
 
 def _server_note(cell: Measured) -> str:
@@ -239,9 +281,9 @@ def _judgement(benchmark: Benchmark) -> Cell:
         text += f" (p{100 * benchmark.judged_percentile:g} ≤ {benchmark.latency_bound_ms:g} ms)"
     if benchmark.valid:
         return _disturbed(benchmark, text) or text_cell(text)
-    return text_cell(
-        text, detail="; ".join(benchmark.loadgen.invalid_reasons if benchmark.loadgen else ()), tone="fail"
-    )
+    why = benchmark.loadgen.invalid_reasons if benchmark.loadgen else ()
+    why += tuple(each.text for each in benchmark.warnings if each.code == TOO_MANY_FAILED)
+    return text_cell(text, detail="; ".join(why), tone="fail")
 
 
 def _disturbed(benchmark: Benchmark, verdict: str = "") -> Cell | None:

@@ -18,9 +18,12 @@ from gputax import __version__
 from gputax.errors import CellError, EngineError, GputaxError, WorkerError
 from gputax.plan.cells import Load, Setup
 from gputax.plan.notices import Notice
+from gputax.plan.servers import DEVICE as SERVER
 from gputax.worker.engines.engine import RunsAProgram, TimesItsCalls
-from gputax.worker.loads import closed_loop, loadgen
+from gputax.worker.loads import closed_loop, loadgen, requests
 from gputax.worker.loads.closed_loop import Observe
+from gputax.worker.loads.recording import Recording
+from gputax.worker.loads.requests import AsksAServer, RequestRecording
 from gputax.worker.preparation import Prepared, prepare
 from gputax.worker.probes.disturbance import disturbances
 from gputax.worker.probes.host import cpu_governors
@@ -48,9 +51,13 @@ def measure(
     observe: closed_loop.Observe | None = None,
 ) -> dict[str, Any]:
     """Apply one load to the prepared engine and return all observations; `observe` is called for saturate's runs."""
-    closed = load.scenario == "saturate"
-    recording = closed_loop.recording_for(load) if closed else loadgen.recording_for(load)
-    if load.scenario == "server" and prepared.engine.device != "cpu":
+    engine, closed = prepared.engine, load.scenario == "saturate"
+    recording: Recording | RequestRecording
+    if isinstance(engine, AsksAServer):
+        recording = requests.recording_for(load)
+    else:
+        recording = closed_loop.recording_for(load) if closed else loadgen.recording_for(load)
+    if load.scenario == "server" and prepared.engine.device not in ("cpu", SERVER):
         _warm_every_batch_size(prepared, load.batch_size)
     sampler = NvmlSampler.open() if prepared.engine.device == "cuda" else NvmlAbsence("unused", "no GPU in use")
     program = prepared.engine.used if isinstance(prepared.engine, RunsAProgram) else Use
@@ -62,7 +69,17 @@ def measure(
     if prepared.engine.device == "cuda" and isinstance(sampler, NvmlAbsence):
         notices.append(Notice("no-gpu-telemetry", f"clocks and foreign processes were not monitored: {sampler.why}"))
     with show_progress(lambda: (recording.samples_done, recording.samples_total)):
-        if closed:
+        if isinstance(engine, AsksAServer) and isinstance(recording, RequestRecording):
+            try:
+                requests.apply(engine, load, recording, observe)
+            except BaseException as error:
+                on_failure(error)
+            columns = recording.to_columns(streams=engine.streams)
+            notices += requests.answer_notices(engine, recording.answers)
+            logs = requests.failure_log(engine, recording.answers)
+        elif isinstance(recording, RequestRecording):
+            raise WorkerError("a recording of requests without a server", where="worker")
+        elif closed:
             try:
                 closed_loop.saturate(prepared.engine, prepared.area, load, recording, observe)
             except BaseException as error:
@@ -93,11 +110,15 @@ def measure_slot(
     engine = prepared.engine
     own = ProgramTime(engine.used) if isinstance(engine, RunsAProgram) else OwnTime(throttling=throttling)
     try:
-        columns = closed_loop.slot(prepared.engine, prepared.area, batch, runs, dropped, own).to_columns()
+        if isinstance(engine, AsksAServer):
+            columns = requests.slot(engine, batch, runs, dropped, own).to_columns(streams=engine.streams)
+        else:
+            columns = closed_loop.slot(prepared.engine, prepared.area, batch, runs, dropped, own).to_columns()
     finally:
         own.close()
     return {
-        "columns": {name: encode_array(columns[name]) for name in ("start_ns", "end_ns")},
+        "columns": {name: encode_array(values) for name, values in columns.items() if name != "samples"},
+        "dropped": 0 if isinstance(engine, AsksAServer) else dropped,
         "run_wait_ns": own.run_wait_ns,
         "cpu_ns": own.cpu_ns,
         "counters": own.counters,

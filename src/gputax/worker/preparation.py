@@ -73,7 +73,8 @@ def prepare(setup: Setup, say: Say) -> Prepared:
     facts.setdefault("notices", [])
     if setup.dataset:
         facts["notices"] = [*facts["notices"], _dataset_notice(setup.dataset, area.count).to_dict()]
-    if setup.device == "auto" and not (ENGINES[spec.name].says_nothing_of_devices or setup.program.words):
+    chooses = not (ENGINES[spec.name].says_nothing_of_devices or ENGINES[spec.name].asks_server or setup.program.words)
+    if setup.device == "auto" and chooses:
         text = f"device auto chose {engine.device} ({facts['provider']})"
         facts["notices"] = [*facts["notices"], Notice("device-auto", text, None).to_dict()]
         say(text)

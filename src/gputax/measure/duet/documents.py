@@ -17,6 +17,8 @@ from gputax.measure.duet.sides import CLOSED_LOOPS, LOADGEN_SLOT_S, DuetRequest,
 from gputax.measure.fingerprint import claim_of, device_name_of
 from gputax.plan.claims import device_label
 from gputax.plan.environment import EnvironmentName
+from gputax.plan.servers import ERROR_BOUND, TOO_MANY_FAILED
+from gputax.plan.tokens import ClockStart, TokenDefinitions
 from gputax.plan.workloads import OPERATIONS
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import Comparison, Resolution
@@ -55,6 +57,7 @@ def comparison_of(request: DuetRequest, a: WorkerSide, b: WorkerSide, rounds: Du
         if side.evidence().warning
     ]
     warnings += busy_hosts(a, b)
+    warnings += failed_requests(a, b)
     left = [workload for workload in request.parts if workload not in parts]
     if left:
         warnings.append(WarningRecord(code="not-measured", text=f"interrupted before {', '.join(left)} was measured"))
@@ -80,7 +83,7 @@ def comparison_of(request: DuetRequest, a: WorkerSide, b: WorkerSide, rounds: Du
         metrics=metrics,
         resolution=found,
         pair_series=tuple(part.series for part in judged.values()),
-        settings=_settings(request, rounds),
+        settings={**_settings(request, rounds), **_tokens_said(_token_definitions(request, a, rounds))},
         disturbed=(doubt,) if doubt else (),
         explanations=explanations((request.a.label, request.b.label), recorded, metrics, found),
         warnings=tuple(warnings),
@@ -108,9 +111,27 @@ def busy_hosts(a: WorkerSide, b: WorkerSide) -> list[WarningRecord]:
     ]
 
 
+def failed_requests(a: WorkerSide, b: WorkerSide) -> list[WarningRecord]:
+    """Say how many requests of each side failed; they are in no pair."""
+    return [
+        WarningRecord(
+            code="requests-failed" if side.error_rate <= ERROR_BOUND else TOO_MANY_FAILED,
+            text=f"{side.spec.label}: {side.failed} of {side.answered + side.failed} requests failed",
+            value=100.0 * side.error_rate,
+        )
+        for side in (a, b)
+        if side.failed
+    ]
+
+
 def doubt_of(a: WorkerSide, b: WorkerSide) -> str:
     """Return why no verdict is allowed, or "": an artefact of -29 % must not become a pass."""
     for side in (a, b):
+        if side.error_rate > ERROR_BOUND:
+            return (
+                f"{side.spec.label}: {100.0 * side.error_rate:.2g} % of the requests failed, more than "
+                f"{100.0 * ERROR_BOUND:g} %"
+            )
         if side.disturbed:  # both sides are usually on one machine: the first is enough
             return f"{side.spec.label}: {'; '.join(side.disturbed)}"
     busiest = max(side.others_percent_of_core for side in (a, b))
@@ -138,6 +159,15 @@ def write_duet(
     store.write_document(comparison)
 
 
+def _token_definitions(request: DuetRequest, a: WorkerSide, rounds: DuetRounds) -> dict[str, str]:
+    """Return what the token metrics of this duet mean; empty without tokens."""
+    if not any(len(data.series) > 1 for data in rounds.parts.values()):
+        return {}
+    start: ClockStart = "scheduled" if request.scenario == "server" else "sent"
+    counted = a.facts.get("tokens_counted", {})
+    return TokenDefinitions(start, counted.get("unit", "token"), counted.get("by", "engine")).to_dict()
+
+
 def _question(
     request: DuetRequest, workload: str, a: WorkerSide, doubt: str, rounds: DuetRounds, control: Resolution | None
 ) -> Question:
@@ -160,6 +190,10 @@ def _question(
         control=control,
         seconds=rounds.seconds,
     )
+
+
+def _tokens_said(definitions: dict[str, str]) -> dict[str, Any]:
+    return {"token_definitions": definitions} if definitions else {}
 
 
 def _of_part(workload: str, text: str, rounds: DuetRounds) -> str:

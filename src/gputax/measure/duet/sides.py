@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gputax.environments.environment import Described, Evidence
-from gputax.errors import ResultsError, WorkerError
+from gputax.errors import CellError, ResultsError, WorkerError
 from gputax.measure.columns import latencies_ns
 from gputax.measure.duet.pairs import Half, Slot
 from gputax.measure.duet.recorded import SideFacts, Spent, of_slot, of_telemetry, side_facts
@@ -75,6 +75,8 @@ class WorkerSide:
         self._resources: list[dict[str, Any]] = []
         self._load_s: list[float] = []
         self._worker: WorkerSession | None = None
+        self.answered = self.failed = 0
+        """Requests to a server: those that succeeded, and those that did not and are in no pair."""
 
     @property
     def _session(self) -> WorkerSession:
@@ -166,11 +168,28 @@ class WorkerSide:
                 return Half(np.array([span_ns / columns["samples"].sum()]))  # ns per sample: one over the throughput
             columns = observation.columns
             latency_ns = latencies_ns(self._scenario, columns).astype(np.float64)
+            self._count(latency_ns.size, len(columns["end_ns"]) - latency_ns.size)
             return Half(latency_ns, series=token_series(self._scenario, columns))
         runs = slot.dropped + slot.runs
         measured = self._session.slot(self._batch, runs, seed * runs, slot.dropped)
         self._add(of_slot(measured))
-        return Half(measured.durations_ns.astype(np.float64), measured.run_wait_ns, measured.counters)
+        self._count(measured.durations_ns.size, measured.failed)
+        durations_ns = measured.durations_ns.astype(np.float64)
+        return Half(durations_ns, measured.run_wait_ns, measured.counters, measured.series)
+
+    def _count(self, answered: int, failed: int) -> None:
+        self.answered += answered
+        self.failed += failed
+        if not answered:
+            raise CellError(
+                f"all {failed} requests of a slot failed", where=f"side {self.spec.label}",
+                next_step=f"see why: gputax run --engine {self.spec.setup.engine.partition(',')[0]}",
+            )  # fmt: skip
+
+    @property
+    def error_rate(self) -> float:
+        """The share of requests that failed."""
+        return self.failed / max(1, self.answered + self.failed)
 
     def _add(self, spent: Spent) -> None:
         self._spent[self._loaded] = self._spent.get(self._loaded, Spent()).plus(spent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,13 +27,14 @@ from gputax.measure.view import RunView
 from gputax.plan.cells import Cell
 from gputax.plan.environment import PROXY, EnvironmentName
 from gputax.plan.notices import Notice
+from gputax.plan.servers import ERROR_BOUND, FAILURE_LOG, TOO_MANY_FAILED
 from gputax.results.importers.loadgen import LoadGenLog, parse_detail
 from gputax.stats.percentiles import floor_for
 from gputax.text import digits
 from gputax.worker.probes.disturbance import BUSY_NEIGHBOURS, CELL_LIMITS, beyond, reasons
 
 # A result with one of these notices is invalid.
-SPOILING = ("clock-jump", "no-evidence")
+SPOILING = ("clock-jump", "no-evidence", TOO_MANY_FAILED)
 PROBE_S = 4.0
 # A probe that costs a third of the measurement or more is not worth it; the measurement serves as the probe.
 PROBE_WORTH = 3.0
@@ -95,7 +97,15 @@ class Measured:
         if self.bound is None:
             return None
         late = latencies_ns(self.cell.scenario, self.observation.columns) > self.bound.ms * 1e6
-        return float(np.mean(late))
+        # A request that failed was not answered in time either.
+        return float((np.count_nonzero(late) + self.figures.failed) / (late.size + self.figures.failed))
+
+    @property
+    def keeps_bound(self) -> bool:
+        """Whether a server's rate held: by LoadGen's early stopping, or without LoadGen by the share that was late."""
+        if self.log is not None:
+            return bool(self.log.values.get("early_stopping_met", True))
+        return (self.over_bound_share or 0.0) <= 1.0 - self.cell.load.percentile
 
 
 def measure_cell(session: WorkerSession, cell: Cell, view: RunView) -> Measured:
@@ -120,9 +130,9 @@ def _measure_server(session: WorkerSession, cell: Cell, pilot: Pilot, view: RunV
         view.phase(f"measuring at {digits(rate, 4)} queries/s, bound {bound.ms:g} ms")
         load = server_load(cell, rate, bound, query_count(cell.load, rate, _fewest(cell)))
         measured = _judged(cell, session.apply(load), warmup_s, bound)
-        attempts.append(Attempt(rate, "measurement", measured.valid, measured.over_bound_share or 0.0))
-        too_fast = measured.log is not None and not measured.log.values.get("early_stopping_met", True)
-        if cell.load.qps or measured.valid or not too_fast or attempt == MAIN_TRIES - 1:
+        held = measured.valid and measured.keeps_bound
+        attempts.append(Attempt(rate, "measurement", held, measured.over_bound_share or 0.0))
+        if cell.load.qps or measured.keeps_bound or attempt == MAIN_TRIES - 1:
             break
         view.phase(f"{digits(rate, 4)}/s was too fast for the bound; trying {digits(rate * sizing.STEP_DOWN, 4)}/s")
         rate *= sizing.STEP_DOWN
@@ -147,7 +157,7 @@ def _search_rate(
         queries = max(_fewest(cell) if plan.find_peak else FEWEST_QUERIES, int(PROBE_S * rate))
         probed = _judged(cell, session.apply(server_load(cell, rate, bound, queries, seed_offset=repeat)), 0.0, bound)
         late = probed.over_bound_share or 0.0
-        held = probed.valid if plan.find_peak else late <= 1.0 - plan.percentile
+        held = probed.valid and probed.keeps_bound if plan.find_peak else late <= 1.0 - plan.percentile
         attempts.append(Attempt(rate, "probe", held, late))
         return held
 
@@ -167,6 +177,19 @@ def _fewest(cell: Cell) -> int:
     return floor_for(cell.load.percentile)
 
 
+def failure_notices(figures: Figures, logs: Mapping[str, str]) -> list[Notice]:
+    """Return how many requests failed and why; beyond the bound the result is invalid."""
+    if not figures.failed:
+        return []
+    rate = figures.failed / (figures.failed + figures.queries)
+    kinds = [line.split("\t") for line in logs.get(FAILURE_LOG, "").splitlines()]
+    why = "; ".join(f"{count} x {words}" for _, count, words, *_ in kinds[:3])
+    text = f"{figures.failed} of {figures.failed + figures.queries} requests failed ({100 * rate:.2g} %): {why}"
+    if rate <= ERROR_BOUND:
+        return [Notice("requests-failed", text, 100 * rate)]
+    return [Notice(TOO_MANY_FAILED, f"INVALID: {text}; the bound is {100 * ERROR_BOUND:g} %", 100 * rate)]
+
+
 def _judged(
     cell: Cell,
     observation: Observation,
@@ -181,6 +204,7 @@ def _judged(
     if limit_s and figures.duration_s > 1.5 * limit_s:
         text = f"took {figures.duration_s:.0f} s instead of {limit_s:g} s: fewer queries are too few for a percentile"
         notices.append(Notice("longer-than-asked", text, figures.duration_s))
+    notices += failure_notices(figures, observation.logs)
     if log is not None:
         # LoadGen's offline percentiles are those of one query with all samples; ours are of batches.
         if cell.scenario != "offline":

@@ -7,11 +7,15 @@ from typing import Any
 
 from gputax import __version__
 from gputax.environments.environment import Described, Evidence
+from gputax.measure.columns import STATUS
 from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of, notices_of
+from gputax.measure.goodput import goodput_bounds, kept_bounds
 from gputax.measure.run.cell import Measured
 from gputax.plan.cells import Cell, repetition_name
 from gputax.plan.claims import device_label
 from gputax.plan.own_program import DEVICE as PROGRAM_DEVICE
+from gputax.plan.servers import DEVICE as SERVER_DEVICE
+from gputax.plan.servers import ERROR_BOUND
 from gputax.plan.tokens import TOKEN_TIME, TokenDefinitions
 from gputax.plan.workloads import OPERATIONS, is_micro
 from gputax.results.documents.base import with_notices
@@ -110,6 +114,7 @@ def benchmark_document(
         **(figures.tokens.record() if figures.tokens else {}),
         token_definitions=_definitions(cell.scenario, facts) if figures.tokens else {},
         tokens_file=f"samples/{name}-tokens.parquet" if TOKEN_TIME in measured.observation.columns else None,
+        **_served(measured, facts),
         bytes_per_run=bytes_per_run or None,
         bandwidth_gb_per_s=bytes_per_run / figures.mean_ns if bytes_per_run else None,
         evidence=measured.evidence.to_dict(),
@@ -133,6 +138,22 @@ def _definitions(scenario: str, facts: dict[str, Any]) -> dict[str, str]:
     ).to_dict()
 
 
+def _served(measured: Measured, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what only requests to a server have: failures, and the requests that kept every bound."""
+    columns, figures = measured.observation.columns, measured.figures
+    if STATUS not in columns:
+        return {}
+    bounds = goodput_bounds(measured.bound.ms if measured.bound else 0.0, facts.get("options", {}))
+    good = kept_bounds(measured.cell.scenario, columns, bounds)
+    return {
+        "failed_requests": figures.failed,
+        "error_rate": figures.failed / (figures.failed + figures.queries),
+        "error_bound": ERROR_BOUND,
+        "goodput_per_sec": good / figures.duration_s if bounds and figures.duration_s > 0 else None,
+        "goodput_bounds": bounds,
+    }
+
+
 def _verdict(measured: Measured) -> LoadGenVerdict | None:
     log = measured.log
     if log is None:
@@ -147,7 +168,7 @@ def _verdict(measured: Measured) -> LoadGenVerdict | None:
 
 
 def _gpu_info(device: str, name: str, gpu: dict[str, Any]) -> GpuInfo:
-    if device == PROGRAM_DEVICE:
+    if device in (PROGRAM_DEVICE, SERVER_DEVICE):
         return GpuInfo(name=f"not known: {name}")
     if device != "cuda":
         return GpuInfo(name=f"no GPU used: {name}")

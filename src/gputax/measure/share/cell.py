@@ -13,10 +13,12 @@ import numpy.typing as npt
 
 from gputax.environments.environment import Evidence, unproven
 from gputax.errors import CellError, ResultsError
+from gputax.measure.columns import succeeded
 from gputax.measure.share.group import Proof, Released, TenantGroup
 from gputax.measure.view import RunView
 from gputax.plan.cells import Load
 from gputax.plan.notices import Notice
+from gputax.plan.servers import ERROR_BOUND, TOO_MANY_FAILED
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
 from gputax.plan.workloads import workload_facts
 from gputax.sharing.place import SharedPlace, Switched, Tenant
@@ -61,7 +63,8 @@ class SharedMeasurement:
     @property
     def valid(self) -> bool:
         """Whether the technique was proven; otherwise the cell is invalid."""
-        return all(each.active for each in (self.evidence, *self.proof.evidences))
+        proven = all(each.active for each in (self.evidence, *self.proof.evidences))
+        return proven and not any(notice.code == TOO_MANY_FAILED for notice in self.notices)
 
 
 def measure_shared_cell(
@@ -151,7 +154,7 @@ def judge(
 ) -> SharedMeasurement:
     """Return the cell's figures from its tenants' results; pure."""
     runs = [
-        TenantRuns(each.columns["start_ns"], each.columns["end_ns"], each.columns["samples"])
+        TenantRuns(*(each.columns[name][succeeded(each.columns)] for name in ("start_ns", "end_ns", "samples")))
         for each in released.observations
     ]
     try:
@@ -309,6 +312,16 @@ def foreign_percent_of_core(telemetries: Sequence[Mapping[str, Any]]) -> float |
     return max(0.0, sum(busy) / len(busy) - sum(own)) if busy else None
 
 
+def _failed_requests(released: Released) -> Iterator[Notice]:
+    """Say how many requests to a server failed; they are in no figure."""
+    good = [succeeded(each.columns) for each in released.observations]
+    total, failed = sum(each.size for each in good), sum(int((~each).sum()) for each in good)
+    if failed:
+        rate = failed / total
+        code, mark = (TOO_MANY_FAILED, "INVALID: ") if rate > ERROR_BOUND else ("requests-failed", "")
+        yield Notice(code, f"{mark}{failed} of {total} requests failed ({100 * rate:.2g} %)", 100 * rate)
+
+
 def _notices(cell: ShareCell, released: Released, window: Window, proof: Proof, evidence: Evidence) -> list[Notice]:
     found: list[Notice] = []
     reasons = [*evidence.reasons, *(unproven(proof.evidences) if evidence.active else ())]
@@ -322,6 +335,7 @@ def _notices(cell: ShareCell, released: Released, window: Window, proof: Proof, 
             f"all tenants ran together for {100 * window.overlap_share:.0f} % of the cell's time; the rest is dropped"
         )
         found.append(Notice("little-overlap", text, window.overlap_share))
+    found += _failed_requests(released)
     expected = _expected(cell)
     worst: dict[str, Notice] = {}
     for observation in released.observations:

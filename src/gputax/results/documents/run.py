@@ -95,6 +95,15 @@ class Benchmark(Document):
         default_factory=dict, description="what ttft, tpot and itl mean here: clock start, token or chunk, who counted"
     )
     tokens_file: str | None = Field(default=None, description="the time of every token or chunk, if it was recorded")
+    failed_requests: int | None = Field(
+        default=None, description="of a server; they are in no latency; null: cannot fail"
+    )
+    error_rate: float | None = Field(default=None, description="failed requests over all; beyond the bound: invalid")
+    error_bound: float | None = None
+    goodput_per_sec: float | None = Field(
+        default=None, description="successful requests per second that kept every bound of goodput_bounds"
+    )
+    goodput_bounds: dict[str, float] = Field(default_factory=dict, description="in ms: latency, ttft, tpot")
     bytes_per_run: int | None = Field(default=None, description="micro's copies: what one run moves")
     bandwidth_gb_per_s: float | None = Field(default=None, description="bytes_per_run over the mean run, 10^9 bytes")
     evidence: dict[str, Any] = Field(

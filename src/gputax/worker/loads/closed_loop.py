@@ -33,7 +33,7 @@ def saturate(
     last_first = max(area.count - batch, 0)
     position = 0
     with quiet_interpreter(), awake(engine) as program:
-        _wait_for_release(load.start_at_ns)
+        wait_for_release(load.start_at_ns)
         stop_ns = clock() + int(load.min_duration_s * 1e9)
         while recording.count < load.min_queries or clock() < stop_ns:
             start_ns = clock()
@@ -94,7 +94,7 @@ def slot(
     return recording
 
 
-def _wait_for_release(start_at_ns: int) -> None:
+def wait_for_release(start_at_ns: int) -> None:
     """Sleep until the common start; return at once if it has passed."""
     left_ns = start_at_ns - time.perf_counter_ns()
     if start_at_ns and left_ns > 0:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-
 from gputax.errors import CellError, PreflightError
 from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY, QSL_SEED, SAMPLE_INDEX_SEED, SCHEDULE_SEED, Load
 from gputax.plan.notices import Notice
 from gputax.worker.engines.engine import Engine
 from gputax.worker.loads import sut
+from gputax.worker.loads.arrivals import poisson_offsets_ns
 from gputax.worker.loads.recording import Int64Array, Recording, quiet_interpreter
 from gputax.worker.samples import SampleArea
 
@@ -149,19 +148,6 @@ def _outcome(load: Load, recording: Recording, logs: dict[str, str]) -> LoadGenO
 # Issue times match the computed schedule up to the thread's delay; a query can never be early by more
 # than clock reading noise, so anything beyond this means the two do not belong together.
 EARLY_TOLERANCE_NS = 1_000_000
-
-
-def poisson_offsets_ns(seed: int, rate_per_s: float, count: int) -> Int64Array:
-    """Return the offsets from the start at which LoadGen schedules `count` server queries."""
-    generator = np.random.MT19937()
-    generator._legacy_seeding(seed % 2**32)  # the plain mt19937 seeding
-    raw = generator.random_raw(2 * count).astype(np.float64)
-    # libstdc++ builds a double from two 32-bit draws, the first one least significant.
-    uniform = (raw[0::2] + raw[1::2] * 2.0**32) / 2.0**64
-    gaps_ns = (-np.log(1.0 - uniform) / rate_per_s * 1e9).astype(np.int64)
-    offsets = np.zeros(count, dtype=np.int64)
-    np.cumsum(gaps_ns[:-1], out=offsets[1:])
-    return offsets
 
 
 def scheduled_times_ns(issued_ns: Int64Array, seed: int, rate_per_s: float) -> Int64Array | None:
