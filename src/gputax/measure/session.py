@@ -15,8 +15,10 @@ import numpy.typing as npt
 from gputax.environments.connection import WorkerConnection
 from gputax.environments.environment import Environment, Evidence
 from gputax.errors import WorkerError
+from gputax.measure.columns import without_first
 from gputax.measure.delivery import delivered
 from gputax.measure.sizing import Pilot, pilot_load, read_pilot
+from gputax.measure.tokens import token_series
 from gputax.measure.view import RunView
 from gputax.plan.cells import Load, Setup
 from gputax.plan.driver import driver_choice
@@ -28,6 +30,7 @@ PREPARE_STALL_S = 900.0
 FIRST_RUN_STALL_S = 600.0
 STALL_FLOOR_S = 60.0
 STALL_CALLS = 20
+CLOSED_LOOP = "saturate"
 SLOT_COUNTERS = ("run_wait_ns", "cpu_ns", "throttled_ns", "steal_ns", "major_faults")
 
 
@@ -57,6 +60,8 @@ class SlotRun:
     major_faults: int | None = None
     counters: dict[str, int] = field(default_factory=dict)
     """What a program of the user's used meanwhile, by name and unit; empty for other engines."""
+    series: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    """What tokens add to the counted runs, by series (`plan.tokens`); empty without tokens."""
 
 
 class WorkerSession:
@@ -146,10 +151,12 @@ class WorkerSession:
             stall_timeout_s=self._stall_timeout_s or FIRST_RUN_STALL_S,
         )
         try:
-            durations_ns = decode_array(answer["columns"]["end_ns"]) - decode_array(answer["columns"]["start_ns"])
+            columns = {name: decode_array(packed) for name, packed in answer["columns"].items()}
+            durations_ns = columns["end_ns"] - columns["start_ns"]
             spent = {name: None if answer.get(name) is None else int(answer[name]) for name in SLOT_COUNTERS}
             counters = {str(name): int(value) for name, value in answer.get("counters", {}).items()}
-            return SlotRun(durations_ns[dropped:], **spent, counters=counters)
+            series = token_series(CLOSED_LOOP, without_first(columns, dropped))
+            return SlotRun(durations_ns[dropped:], **spent, counters=counters, series=series)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WorkerError(f"malformed reply from the worker: {error!r}", where="slot") from error
 

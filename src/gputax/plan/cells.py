@@ -39,6 +39,9 @@ class Load:
     target_qps: float = 1.0
     """Server: the rate of the Poisson arrivals."""
     bound_ns: int = 100_000_000
+    """Server: the latency bound of a query; of its first token where there are tokens."""
+    tpot_bound_ns: int = 0
+    """Server with tokens: the bound of the time per further token."""
     percentile: float = 0.99
     max_wait_us: int = 0
     """Server: how long the batcher may delay a query to fill a batch."""

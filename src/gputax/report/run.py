@@ -186,6 +186,7 @@ def _console_notes(run: RunSource, cells: Sequence[Measured]) -> tuple[str, ...]
         notes.append(_repeats(cells) or "±: 95 % interval within this run; another run may differ by more.")
     if any(None in _percentiles(cell.benchmark) for cell in cells):
         notes.append(wording.short_floors_note())
+    notes += [_token_note(cell) for cell in models if cell.benchmark.tokens is not None]
     notes += [_server_note(cell) for cell in models if cell.scenario == "server" and cell.benchmark.target_qps]
     sessions = run.record.sessions
     for number, started_at in enumerate(sessions, start=1):
@@ -193,6 +194,16 @@ def _console_notes(run: RunSource, cells: Sequence[Measured]) -> tuple[str, ...]
         if len(sessions) > 1 and own:
             notes.append(f"Measured in the session of {started_at}: {', '.join(own)}.")
     return tuple(notes)
+
+
+def _token_note(cell: Measured) -> str:
+    """Return what the tokens of a cell took; the record has the definitions."""
+    benchmark = cell.benchmark
+    title = wording.cell_title(benchmark.workload, cell.scenario, benchmark.batch_size, benchmark.tenants)
+    times = (("TTFT", benchmark.ttft_p50_ms), ("TPOT", benchmark.tpot_p50_ms))
+    shown = "".join(f", p50 {name} {wording.number(value)} ms" for name, value in times if value is not None)
+    start = "its scheduled arrival" if cell.scenario == "server" else "its start"
+    return f"{title}: {wording.number(benchmark.tokens_per_sec)} tokens/s{shown}; TTFT from {start}."
 
 
 def _server_note(cell: Measured) -> str:

@@ -21,6 +21,7 @@ from gputax.plan.notices import Notice
 from gputax.worker.engines.engine import RunsAProgram, TimesItsCalls
 from gputax.worker.loads import closed_loop, loadgen
 from gputax.worker.loads.closed_loop import Observe
+from gputax.worker.loads.token_times import token_times_for
 from gputax.worker.preparation import Prepared, prepare
 from gputax.worker.probes.disturbance import disturbances
 from gputax.worker.probes.host import cpu_governors
@@ -63,11 +64,14 @@ def measure(
         notices.append(Notice("no-gpu-telemetry", f"clocks and foreign processes were not monitored: {sampler.why}"))
     with show_progress(lambda: (recording.samples_done, recording.samples_total)):
         if closed:
+            times = token_times_for(prepared.engine)
             try:
-                closed_loop.saturate(prepared.engine, prepared.area, load, recording, observe)
+                closed_loop.saturate(prepared.engine, prepared.area, load, recording, observe, times)
             except BaseException as error:
                 on_failure(error)
             columns = recording.to_columns()
+            if times is not None:
+                columns |= times.to_columns(columns["samples"])
         else:
             outcome = loadgen.run_loadgen(prepared.engine, prepared.area, load, recording, on_failure)
             columns, logs = outcome.columns, outcome.logs
@@ -92,12 +96,16 @@ def measure_slot(
     """Apply one half of a pair: no telemetry, no progress, only the runs and our own time in the counted ones."""
     engine = prepared.engine
     own = ProgramTime(engine.used) if isinstance(engine, RunsAProgram) else OwnTime(throttling=throttling)
+    times = token_times_for(engine)
     try:
-        columns = closed_loop.slot(prepared.engine, prepared.area, batch, runs, dropped, own).to_columns()
+        columns = closed_loop.slot(engine, prepared.area, batch, runs, dropped, own, times).to_columns()
     finally:
         own.close()
+    sent = {name: columns[name] for name in ("start_ns", "end_ns")}
+    if times is not None:
+        sent |= {"samples": columns["samples"], **times.to_columns(columns["samples"])}
     return {
-        "columns": {name: encode_array(columns[name]) for name in ("start_ns", "end_ns")},
+        "columns": {name: encode_array(values) for name, values in sent.items()},
         "run_wait_ns": own.run_wait_ns,
         "cpu_ns": own.cpu_ns,
         "counters": own.counters,

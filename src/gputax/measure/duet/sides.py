@@ -170,7 +170,7 @@ class WorkerSide:
         runs = slot.dropped + slot.runs
         measured = self._session.slot(self._batch, runs, seed * runs, slot.dropped)
         self._add(of_slot(measured))
-        return Half(measured.durations_ns.astype(np.float64), measured.run_wait_ns, measured.counters)
+        return Half(measured.durations_ns.astype(np.float64), measured.run_wait_ns, measured.counters, measured.series)
 
     def _add(self, spent: Spent) -> None:
         self._spent[self._loaded] = self._spent.get(self._loaded, Spent()).plus(spent)
