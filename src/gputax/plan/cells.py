@@ -47,6 +47,8 @@ class Load:
     """Server: how long the batcher may delay a query to fill a batch."""
     seed_offset: int = 0
     """Added to the schedule and sample seeds, so that repeats get different arrivals."""
+    accuracy_samples: int = 0
+    """Offline in LoadGen's accuracy mode: the first so many samples, each once; 0: performance."""
     start_at_ns: int = 0
     """Saturate: wait for this time of the worker's monotonic clock, so that tenants of one machine start together."""
 

@@ -73,7 +73,8 @@ def measure(
             if times is not None:
                 columns |= times.to_columns(columns["samples"])
         else:
-            outcome = loadgen.run_loadgen(prepared.engine, prepared.area, load, recording, on_failure)
+            workload = str(prepared.facts["workload"])
+            outcome = loadgen.run_loadgen(prepared.engine, prepared.area, load, recording, on_failure, workload)
             columns, logs = outcome.columns, outcome.logs
             notices += outcome.notices
     elapsed_s = (time.perf_counter_ns() - started_ns) / 1e9

@@ -106,6 +106,15 @@ class Generates(Protocol):
 
 
 @runtime_checkable
+class GivesAnswers(Protocol):
+    """An engine whose outputs can be read after a run."""
+
+    def answers(self, count: int) -> dict[str, npt.NDArray[Any]]:
+        """Return the outputs of the last run of `count` samples; a device that computes nothing has none."""
+        ...
+
+
+@runtime_checkable
 class TimesItsCalls(Protocol):
     """An engine that can tell the time of a kernel from that of the calls around it."""
 

@@ -190,6 +190,16 @@ class OnnxEngine:
         if self._copies == "excluded":
             binding.synchronize_outputs()
 
+    def answers(self, count: int) -> dict[str, npt.NDArray[Any]]:
+        """Return the outputs of the last run of `count` samples, by the file's names."""
+        if self._found and not self._found.has_answers:
+            raise UsageError(
+                "null kernels compute nothing: their outputs are never answers",
+                next_step="measure accuracy on a device that computes, e.g. --device cpu",
+            )
+        names = [output.name for output in self._session.get_outputs()]
+        return dict(zip(names, self._bindings[count].copy_outputs_to_cpu(), strict=True))
+
     def close(self) -> None:
         """Drop the session and its device memory."""
         self._bindings.clear()
