@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from gputax.worker.workloads.dataset import read_map
 from gputax.worker.workloads.squad import answers_of, mean_f1, read_features, responses
 
 # What MLPerf's reference models reach (fp32), and the shares of it that a submission must reach.
-TARGETS: dict[str, tuple[str, float, tuple[float, ...]]] = {
+TARGETS: dict[str, tuple[Literal["top1", "f1"], float, tuple[float, ...]]] = {
     "resnet50": ("top1", 76.46, (0.99,)),
     "bert-large": ("f1", 90.874, (0.99, 0.999)),
 }

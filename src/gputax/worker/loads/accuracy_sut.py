@@ -22,8 +22,8 @@ def classes(outputs: Arrays) -> npt.NDArray[Any]:
     """Return the likeliest class of each sample, as `accuracy-imagenet.py --dtype int64` reads it."""
     for values in outputs.values():
         if values.ndim == 2 and values.shape[1] in (WITH_BACKGROUND - 1, WITH_BACKGROUND):
-            found = values.argmax(axis=1).astype(np.int64) - int(values.shape[1] == WITH_BACKGROUND)
-            return found[:, None]
+            found: npt.NDArray[np.int64] = values.argmax(axis=1).astype(np.int64)
+            return (found - int(values.shape[1] == WITH_BACKGROUND)).reshape(-1, 1)
     raise PreflightError("the model has no output of 1000 or 1001 classes", where="accuracy of resnet50")
 
 
@@ -43,9 +43,9 @@ def accuracy_callbacks(system: System, workload: str) -> Callbacks:
     """Return the callbacks that answer every sample with what the workload's accuracy is computed from."""
     if workload not in RESPONSES:
         raise UsageError(f"there is no accuracy mode for {workload}", next_step=f"use {' or '.join(RESPONSES)}")
-    engine: Any = system.engine
-    if not isinstance(engine, GivesAnswers):
+    if not isinstance(system.engine, GivesAnswers):
         raise UsageError("this engine does not give its answers", next_step="use --engine onnx for accuracy")
+    run, answers = system.calls[1], system.engine.answers
     response_of, loadgen, recording = RESPONSES[workload], system.loadgen, system.recording
     size = system.load.batch_size
 
@@ -55,8 +55,8 @@ def accuracy_callbacks(system: System, workload: str) -> Callbacks:
             for low in range(0, len(ids), size):
                 chunk = ids[low : low + size]
                 start_ns = time.perf_counter_ns()
-                engine.run(system.area.gather(positions[low : low + size]), len(chunk))
-                data = np.ascontiguousarray(response_of(engine.answers(len(chunk))))
+                run(system.area.gather(positions[low : low + size]), len(chunk))
+                data = np.ascontiguousarray(response_of(answers(len(chunk))))
                 each = data[0].nbytes
                 loadgen.QuerySamplesComplete(
                     [
