@@ -11,7 +11,7 @@ import click
 from gputax import __version__
 from gputax.cli.options import Verb, as_json, options, own, variable_options
 from gputax.plan.cells import Setup, absolute, device_named, precision_named
-from gputax.plan.engines import parse_engine, refuse_unused_weights
+from gputax.plan.engines import DEFAULT_ENGINE, parse_engine, refuse_unused_weights
 from gputax.plan.options import SETUP, declared
 
 # LoadGen's logs are laid out as its checker wants them in a submission: accuracy/ beside performance/.
@@ -23,7 +23,7 @@ LOGS = "accuracy"
     declared("workload", help="resnet50 (top-1) or bert-large (F1)."),
     own("dataset", "resnet50: folder with val_map.txt; bert-large: folder with dev-v1.1.json, vocab.txt.", group=SETUP),
     declared("weights"),
-    declared("engine", help="onnx, with :KEY=VALUE,…", default="onnx"),
+    declared("engine", help=f"{DEFAULT_ENGINE}, with :KEY=VALUE,…", default=DEFAULT_ENGINE),
     declared("device"),
     declared("precision"),
     declared("threads"),
