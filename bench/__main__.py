@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import client, figures, frameworks, kubernetes, models, program, proxy, servers, soft
+from bench import client, figures, frameworks, kubernetes, language_model, models, program, proxy, servers, soft
 from bench.compare_million import compare_million
 from bench.duet import aa_false_verdicts, duet_gain, duet_seconds
 from bench.goals import GOALS, judge
@@ -28,6 +28,7 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "server-peak": figures.server_peak_ratio,
     "torch": figures.vs_naive_torch,
     "quick": figures.quick_run,
+    "language-model": language_model.language_model,
     "duet-gain": duet_gain,
     "duet-seconds": duet_seconds,
     "duet-a-a": aa_false_verdicts,

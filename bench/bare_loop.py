@@ -61,9 +61,72 @@ def synthetic_call(latency_us: int) -> Callable[[], object]:
     return lambda: engine.run(0, 1)
 
 
+def _decoder(threads: int, spin: int) -> tuple[Any, Any, tuple[Any, ...], int]:
+    """Return a session with the seeded language model, one prompt, its caches, and how many tokens to generate."""
+    import onnxruntime
+
+    from gputax.plan.language_models import decoder_size
+    from gputax.worker.workloads import load_workload
+    from gputax.worker.workloads.weights import ensure
+
+    workload = load_workload("llm-tiny")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(spin))
+    session = onnxruntime.InferenceSession(str(ensure(workload).path), options, providers=["CPUExecutionProvider"])
+    return session, workload.synthetic_inputs(1, 7)["input_ids"], workload.states, decoder_size("llm-tiny").output
+
+
+def _empty_cache(states: tuple[Any, ...]) -> dict[str, Any]:
+    import numpy as np
+
+    sizes = [[axis if isinstance(axis, int) else int(axis == "batch") for axis in state.axes] for state in states]
+    return {state.input: np.zeros(size, np.float32) for state, size in zip(states, sizes, strict=True)}
+
+
+def llm_call(batch: int, threads: int, spin: int = 1) -> Callable[[], object]:
+    """Return one answer of the language model: `session.run` for each token, the caches as arrays."""
+    session, ids, states, tokens = _decoder(threads, spin)
+    names = ["next_token", *(state.output for state in states)]
+    inputs, empty = [state.input for state in states], _empty_cache(states)
+
+    def call() -> object:
+        token, *cache = session.run(names, {"input_ids": ids, **empty})
+        for _ in range(tokens - 1):
+            token, *cache = session.run(names, {"input_ids": token, **dict(zip(inputs, cache, strict=True))})
+        return token
+
+    return call
+
+
+def llm_bound_call(batch: int, threads: int, spin: int = 1) -> Callable[[], object]:
+    """Return the same answer with the outputs of a step bound as the inputs of the next."""
+    session, ids, states, tokens = _decoder(threads, spin)
+    names = ["next_token", *(state.output for state in states)]
+    inputs, empty = ["input_ids", *(state.input for state in states)], _empty_cache(states)
+
+    def call() -> object:
+        binding = session.io_binding()
+        for name, values in {"input_ids": ids, **empty}.items():
+            binding.bind_cpu_input(name, values)
+        for step in range(tokens):
+            for name in names:
+                binding.bind_output(name, "cpu")
+            session.run_with_iobinding(binding)
+            outputs = binding.get_outputs()
+            for name, value in zip(inputs, outputs, strict=True) if step < tokens - 1 else ():
+                binding.bind_ortvalue_input(name, value)
+        return outputs[0].numpy()
+
+    return call
+
+
 CALLS: dict[str, Callable[..., Callable[[], object]]] = {
     "onnx": onnx_call,
     "torch": torch_call,
+    "llm": llm_call,
+    "llm-bound": llm_bound_call,
     "synthetic": synthetic_call,
 }
 

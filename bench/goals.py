@@ -32,6 +32,7 @@ class Judged:
 
 GOALS: tuple[Goal, ...] = (
     Goal("offline_efficiency", ">=", 0.97),
+    Goal("llm_tiny_tokens_ratio", ">=", 0.97),
     Goal("single_stream_overhead_us", "<=", 15),
     Goal("single_stream_ratio", "<=", 1.01),
     Goal("noop_single_stream_qps", ">=", 100_000),

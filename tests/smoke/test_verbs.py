@@ -33,6 +33,7 @@ SMOKE: dict[str, tuple[tuple[str, ...], set[int], str]] = {
     "run": (("--suite", "suite.toml", *ENGINE, "--out", "run"), {0}, "Saved: run"),
     # An A/A duet of a few seconds on a busy machine may stay inconclusive (7) or exceed its budget (6).
     "duet": (("bare", "bare", *ENGINE, "--max-time", "5", "--out", "duet"), {0, 6, 7}, "Saved: duet"),
+    "accuracy": (("--workload", "resnet50"), {2}, "accuracy needs a dataset"),
     "compare": (("out", "copy"), {0, 6, 7}, "offline"),
     "share": ((*SHARE, *ENGINE, "--out", "share"), {0}, "cpu-shared"),
     "advise": (("published:a100-nos", "--slo", "mean=200ms"), {0}, "MPS with 3 tenants"),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gputax.plan.language_models import DecoderSize, decoder_size
 from gputax.worker.workloads import load_workload
 from gputax.worker.workloads.bert_large import BertSize, bert
 from gputax.worker.workloads.onnx_file import write_graph, write_weights
@@ -171,3 +172,51 @@ def test_outputs_and_parameter_counts_equal(name: str, tmp_path: Path) -> None:
         difference = float(np.abs(ours[our_name] - expected).max())
         print(f"{name} {our_name}: max abs difference {difference:.2e}, spread {expected.std():.2f}")
         assert difference < TOLERANCE
+
+
+def _llama_module(size: DecoderSize) -> Any:
+    config = transformers.LlamaConfig(
+        vocab_size=size.vocabulary,
+        hidden_size=size.hidden,
+        intermediate_size=size.intermediate,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.kv_heads,
+        max_position_embeddings=size.prompt + size.output,
+        rms_norm_eps=1e-6,
+        rope_theta=10000.0,
+        tie_word_embeddings=False,
+    )
+    return transformers.LlamaForCausalLM(config)
+
+
+@pytest.mark.parametrize("name", ["llm-tiny", "llm-tiny:layers=2,hidden=96,heads=6,kv_heads=1,prompt=200,output=6"])
+def test_a_language_model_equals_the_library_token_by_token(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gputax.plan.engines import parse_engine
+    from gputax.worker.engines.engine import EngineRequest
+    from gputax.worker.engines.onnx_decoder import OnnxDecoder
+
+    monkeypatch.setenv("GPUTAX_MODELS", str(tmp_path))
+    workload, size = load_workload(name), decoder_size(name)
+    module = _llama_module(size).eval()
+    assert sum(parameter.numel() for parameter in module.parameters()) == workload.parameter_count
+    state = {key: torch.from_numpy(values) for key, values in seeded_state(workload, SEED).items()}
+    module.load_state_dict(state, strict=True)
+    request = EngineRequest(name, parse_engine("onnx").options, "cpu", "fp32", 1, 2, seed=SEED)
+    engine = OnnxDecoder(request)
+    prompts = workload.synthetic_inputs(2, SEED)
+    engine.load_samples(prompts)
+    engine.run(0, 2)
+
+    text = torch.from_numpy(np.concatenate([prompts["input_ids"], engine.answers[:2]], axis=1))
+    with torch.inference_mode():
+        # Every token at once: the logits before each of ours must prefer it.
+        theirs = module(input_ids=text[:, :-1]).logits[:, size.prompt - 1 :]
+    assert theirs.std() > 0.3
+    assert np.array_equal(theirs.argmax(-1).numpy(), engine.answers[:2])
+    difference = float(np.abs(engine.last_logits(2) - theirs[:, -1].numpy()).max())
+    print(f"{name}: max abs difference {difference:.2e} after {size.output} tokens, spread {theirs.std():.2f}")
+    assert difference < TOLERANCE
+    engine.close()

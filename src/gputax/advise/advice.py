@@ -9,7 +9,7 @@ from gputax.advise.models import Fitted, Refused, fit_or_refuse
 from gputax.advise.ratios import RATE, Ratio, Unevenness, ratio_of, unevenness
 from gputax.advise.rows import WORST_FIRST, Meets, Row, Scales, row
 from gputax.advise.table import Table
-from gputax.advise.targets import Question
+from gputax.advise.targets import TOKEN_PERCENTILES, Question
 from gputax.errors import ResultsError, UsageError
 
 
@@ -147,6 +147,11 @@ def _nothing(table: Table, refused: Sequence[Refused]) -> ResultsError | UsageEr
 def _no_percentile(table: Table, statistic: str, technique: str) -> tuple[str, str]:
     if table.published:
         return f"the published data contain only means, so {statistic} cannot be estimated", "use --slo mean=..."
+    runs = [run for series in table.series for point in series.points for run in point.runs]
+    if statistic in TOKEN_PERCENTILES and not any(
+        name in run.percentiles_ms for run in runs for name in TOKEN_PERCENTILES
+    ):
+        return f"the workload has no tokens, so {statistic} cannot be estimated", "gputax share --workload llm-tiny"
     return f"no run had enough samples for {statistic}", f"gputax share --tech {technique} with a longer --window"
 
 

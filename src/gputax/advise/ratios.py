@@ -10,6 +10,7 @@ import numpy as np
 
 from gputax.advise.fitting import Uncertainty
 from gputax.advise.table import Run, Series
+from gputax.advise.targets import TOKEN_PERCENTILES
 from gputax.plan.notices import Notice
 from gputax.stats.estimates import t_two_sided_p
 from gputax.stats.inputs import FloatArray
@@ -106,6 +107,7 @@ def _listed(counts: tuple[int, ...] | list[int]) -> str:
 
 
 RATE = "rate"
+_LOWER = "the larger of that of all tenants and the worst tenant's mean"
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,9 @@ def worst(run: Run, statistic: str, tenants: int) -> float | None:
         return None
     if tenants == 1:
         return of_all
-    return run.worst_percentiles_ms.get(statistic, max(of_all, run.worst_mean_ms))
+    # The mean of a whole answer says nothing of one of its tokens.
+    lower = of_all if statistic in TOKEN_PERCENTILES else max(of_all, run.worst_mean_ms)
+    return run.worst_percentiles_ms.get(statistic, lower)
 
 
 def _log(run: Run, statistic: str, tenants: int) -> float | None:
@@ -220,6 +224,6 @@ def _guessed(statistic: str, counts: set[int]) -> tuple[Notice, ...]:
         return ()
     text = (
         f"with {', '.join(map(str, sorted(counts)))} tenants at least one had too few samples for its {statistic}: "
-        "the larger of that of all tenants and the worst tenant's mean is used instead"
+        f"{'that of all tenants' if statistic in TOKEN_PERCENTILES else _LOWER} is used instead"
     )
     return (Notice("worst-tenant-guessed", text),)

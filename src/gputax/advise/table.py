@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gputax.advise.targets import PERCENTILES
+from gputax.advise.targets import PERCENTILES, TOKEN_PERCENTILES
 from gputax.errors import ResultsError, unknown_name
 from gputax.plan.notices import Notice, remarks
 from gputax.plan.techniques import TECHNIQUES, Technique
@@ -236,6 +236,7 @@ def _run(cell: SharedCell) -> Run:
     percentiles = {name: value for name, value in of_all.items() if value is not None}
     if cell.mean_ms is None:
         percentiles = _typical_percentiles(cell.results, mean_ms)
+    percentiles |= _of_tokens(cell.tokens)
     return Run(
         mean_ms,
         percentiles,
@@ -249,7 +250,14 @@ def _run(cell: SharedCell) -> Run:
 
 def _worst_percentiles(results: Sequence[TenantResult]) -> dict[str, float]:
     found = {name: [getattr(result, f"{name}_ms") for result in results] for name in PERCENTILES}
+    found |= {name: [result.tokens.get(f"{name}_ms") for result in results] for name in TOKEN_PERCENTILES}
     return {name: max(values) for name, values in found.items() if None not in values}
+
+
+def _of_tokens(figures: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the percentiles of ttft and tpot that a cell has."""
+    values = {name: figures.get(f"{name}_ms") for name in TOKEN_PERCENTILES}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _mean_ms(results: Sequence[TenantResult]) -> float:

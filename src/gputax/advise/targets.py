@@ -7,9 +7,13 @@ import re
 from dataclasses import dataclass
 
 from gputax.errors import UsageError, unknown_name
+from gputax.plan.tokens import TPOT, TTFT
 
 PERCENTILES = ("p50", "p90", "p99")
-STATISTICS = ("mean", *PERCENTILES)
+TOKEN_PERCENTILES = tuple(f"{series}_{name}" for series in (TTFT, TPOT) for name in PERCENTILES)
+# What serving a language model is judged by most; p99 of either can be named.
+TOKEN_SYNONYMS = {TTFT: f"{TTFT}_p90", TPOT: f"{TPOT}_p90"}
+STATISTICS = ("mean", *PERCENTILES, *TOKEN_PERCENTILES)
 _UNITS_MS = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3}
 _EXAMPLE = "e.g. --slo p99=50ms"
 
@@ -45,12 +49,13 @@ class Question:
 
 
 def parse_target(text: str) -> Target:
-    """Parse `p99=50ms`, `mean=0.2s` or `p50=800us`."""
+    """Parse `p99=50ms`, `mean=0.2s`, `p50=800us`, or `ttft=200ms`, which is the p90 of it."""
     name, equals, value = (part.strip() for part in text.partition("="))
+    name = TOKEN_SYNONYMS.get(name, name)
     if not equals:
         raise UsageError(f"--slo {text!r} is not a target", next_step=_EXAMPLE)
     if name not in STATISTICS:
-        raise unknown_name("statistic", name, STATISTICS)
+        raise unknown_name("statistic", name, (*STATISTICS, *TOKEN_SYNONYMS))
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(us|µs|ms|s)", value)
     if not found:
         raise UsageError(

@@ -22,7 +22,7 @@ MOST_TENANTS = 1000
 @options(
     own("published", "Use a published table: a100-nos.", metavar="NAME"),
     own(
-        "slo", "mean, p50, p90 or p99, in us, ms or s: p99=50ms.", None,
+        "slo", "mean, p50, p90, p99, ttft or tpot (their p90), in us, ms or s: p99=50ms.", None,
         multiple=True, metavar="NAME=TIME", group=VERDICT,
     ),
     own("rate", "Inferences per second that each tenant needs.", None, kind=float, least=0, key="rate_per_s"),

@@ -16,6 +16,7 @@ import click
 
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import absolute
+from gputax.plan.language_models import is_language_model, with_parameters
 from gputax.plan.options import (
     GROUPS,
     MODEL_OPTIONS,
@@ -317,9 +318,9 @@ def as_json(help_text: str) -> Option:
 def names(text: str, kind: str, known: Iterable[str], synonyms: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Parse `a,b`; each must be known, and none may come twice."""
     known = tuple(known)
-    values = listed(text, kind, f"known: {', '.join(known)}")
+    values = with_parameters(listed(text, kind, f"known: {', '.join(known)}"))
     for value in values:
-        if value not in known:
+        if value not in known and not is_language_model(value):  # its parameters are checked with the plan
             raise unknown_name(kind, value, known, synonyms or {})
     return once(values, kind)
 

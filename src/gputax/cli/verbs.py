@@ -15,6 +15,7 @@ GROUPED: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("gputax.cli.demo:demo", "Measure this machine in five minutes: one screen, one report."),
         "run": ("gputax.cli.run:run", "Measure inference in an environment."),
         "duet": ("gputax.cli.duet:duet", "Measure what one environment costs over another: interval and verdict."),
+        "accuracy": ("gputax.cli.accuracy:accuracy", "Measure a model's accuracy on a dataset (top-1, F1)."),
     },
     "Compare": {
         "compare": ("gputax.cli.compare:compare", "Compare results on disk; weaker than a duet."),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from gputax.plan.tokens import TOKEN_COLUMNS
+from gputax.plan.tokens import TOKEN_COLUMNS, TOKEN_QUERY
 
 Columns = Mapping[str, npt.NDArray[np.int64]]
 STATUS = "status"
@@ -30,6 +30,17 @@ def latencies_ns(scenario: str, columns: Columns) -> npt.NDArray[np.int64]:
     """Return one latency per successful query."""
     latency = columns["end_ns"] - columns[begin_column(scenario)]
     return latency[succeeded(columns)] if STATUS in columns else latency
+
+
+def without_first(columns: Columns, rows: int) -> Columns:
+    """Return the columns without the first rows, and without their tokens."""
+    requests, tokens = sample_tables(columns)
+    kept = {name: values[rows:] for name, values in requests.items()}
+    if TOKEN_QUERY in tokens:
+        later = tokens[TOKEN_QUERY] >= rows
+        kept |= {name: values[later] for name, values in tokens.items()}
+        kept[TOKEN_QUERY] = kept[TOKEN_QUERY] - rows
+    return kept
 
 
 def sample_tables(columns: Columns) -> tuple[Columns, Columns]:

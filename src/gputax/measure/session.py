@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gputax.environments.connection import WorkerConnection
 from gputax.environments.environment import Environment, Evidence
 from gputax.errors import WorkerError
-from gputax.measure.columns import latencies_ns, succeeded
+from gputax.measure.columns import latencies_ns, succeeded, without_first
 from gputax.measure.delivery import delivered
 from gputax.measure.sizing import Pilot, pilot_load, read_pilot
 from gputax.measure.tokens import token_series
@@ -30,6 +30,7 @@ PREPARE_STALL_S = 900.0
 FIRST_RUN_STALL_S = 600.0
 STALL_FLOOR_S = 60.0
 STALL_CALLS = 20
+CLOSED_LOOP = "saturate"
 SLOT_COUNTERS = ("run_wait_ns", "cpu_ns", "throttled_ns", "steal_ns", "major_faults")
 
 
@@ -159,7 +160,7 @@ class WorkerSession:
             spent = {name: None if answer.get(name) is None else int(answer[name]) for name in SLOT_COUNTERS}
             counters = {str(name): int(value) for name, value in answer.get("counters", {}).items()}
             failed = int(np.count_nonzero(~succeeded(columns)))
-            series = token_series("single-stream", columns)
+            series = token_series(CLOSED_LOOP, without_first(columns, dropped))
             return SlotRun(durations_ns[dropped:], **spent, counters=counters, failed=failed, series=series)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WorkerError(f"malformed reply from the worker: {error!r}", where="slot") from error

@@ -11,6 +11,7 @@ import numpy as np
 from gputax.errors import CellError
 from gputax.measure.columns import Columns
 from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY, Cell, Load, LoadPlan
+from gputax.plan.language_models import decoder_size
 from gputax.plan.workloads import workload_facts
 from gputax.stats.percentiles import floor_for
 from gputax.text import digits
@@ -46,10 +47,12 @@ class Pilot:
 
 @dataclass(frozen=True)
 class Bound:
-    """The latency bound of a server query and its origin."""
+    """The latency bound of a server query and its origin; of its first token where there are tokens."""
 
     ms: float
     source: str
+    tpot_ms: float = 0.0
+    """The bound of the time per further token; 0 without tokens."""
 
 
 def pilot_load(batch_size: int, seconds: float) -> Load:
@@ -135,6 +138,7 @@ def server_load(cell: Cell, rate_per_s: float, bound: Bound, queries: int, seed_
         min_queries=queries,
         target_qps=rate_per_s,
         bound_ns=int(bound.ms * 1e6),
+        tpot_bound_ns=int(bound.tpot_ms * 1e6),
         percentile=plan.percentile,
         max_wait_us=plan.max_wait_us,
         seed_offset=seed_offset,
@@ -143,12 +147,13 @@ def server_load(cell: Cell, rate_per_s: float, bound: Bound, queries: int, seed_
 
 def server_bound(cell: Cell, single: Pilot) -> Bound:
     """Return the bound in force: the user's, the workload's, or a stated multiple if the device cannot meet it."""
-    if cell.load.bound_ms:
-        return Bound(cell.load.bound_ms, "given on the command line or in the suite")
     facts = workload_facts(cell.setup.workload)
     single_ms = single.p90_call_ns / 1e6
+    tpot_ms = _tpot_bound_ms(cell.setup.workload, facts.tpot_bound_ms, single_ms)
+    if cell.load.bound_ms:
+        return Bound(cell.load.bound_ms, "given on the command line or in the suite", tpot_ms)
     if single_ms <= facts.server_bound_ms:
-        return Bound(facts.server_bound_ms, facts.bound_source)
+        return Bound(facts.server_bound_ms, facts.bound_source, tpot_ms)
     why = (
         f"that alone exceeds the {facts.server_bound_ms:g} ms of {facts.bound_source}"
         if facts.server_bound_ms
@@ -157,7 +162,16 @@ def server_bound(cell: Cell, single: Pilot) -> Bound:
     return Bound(
         float(f"{OWN_BOUND_MULTIPLE * single_ms:.2g}"),  # two digits: a pilot is not more precise
         f"ours: {OWN_BOUND_MULTIPLE} x this device's single-request p90 ({digits(single_ms, 3)} ms), because {why}",
+        tpot_ms,
     )
+
+
+def _tpot_bound_ms(workload: str, bound_ms: float, single_ms: float) -> float:
+    """Return the bound per further token: the workload's, or the same multiple of a token's share of one request."""
+    if not bound_ms:
+        return 0.0
+    token_ms = single_ms / decoder_size(workload).output
+    return bound_ms if token_ms <= bound_ms else float(f"{OWN_BOUND_MULTIPLE * token_ms:.2g}")
 
 
 # At 70 % load a queue of constant service times stays short; above 80 % its tail grows without warning.

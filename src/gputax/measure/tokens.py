@@ -50,6 +50,8 @@ def token_series(scenario: str, columns: Columns) -> dict[str, npt.NDArray[np.fl
         return {}
     good = succeeded(columns) & (columns[TOKENS] > 0)
     first, last, tokens = (columns[name] for name in REQUEST_COLUMNS)
+    # A run of a batch is one row: its requests get their tokens in step, so its times are those of each of them.
+    tokens = tokens // np.maximum(columns.get("samples", np.ones_like(tokens)), 1)
     several = good & (tokens > 1) & (last > first)
     return {
         TTFT: (first - columns[begin_column(scenario)])[good].astype(np.float64),

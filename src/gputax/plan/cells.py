@@ -39,11 +39,16 @@ class Load:
     target_qps: float = 1.0
     """Server: the rate of the Poisson arrivals."""
     bound_ns: int = 100_000_000
+    """Server: the latency bound of a query; of its first token where there are tokens."""
+    tpot_bound_ns: int = 0
+    """Server with tokens: the bound of the time per further token."""
     percentile: float = 0.99
     max_wait_us: int = 0
     """Server: how long the batcher may delay a query to fill a batch."""
     seed_offset: int = 0
     """Added to the schedule and sample seeds, so that repeats get different arrivals."""
+    accuracy_samples: int = 0
+    """Offline in LoadGen's accuracy mode: the first so many samples, each once; 0: performance."""
     start_at_ns: int = 0
     """Saturate: wait for this time of the worker's monotonic clock, so that tenants of one machine start together."""
 

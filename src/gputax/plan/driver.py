@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from gputax.errors import UsageError
 from gputax.plan.cells import Setup
-from gputax.plan.engines import DRIVER_MODEL_ENGINE, ENGINES, parse_engine
+from gputax.plan.engines import DRIVER_MODEL_ENGINE, ENGINES, no_decoder, parse_engine
 from gputax.plan.environment import PROXY, EnvironmentName
+from gputax.plan.language_models import is_language_model
 from gputax.plan.workloads import ENGINE, engine_for, is_micro
 
 # The software device says so in its own name, directly and behind the proxy; none of its numbers can pass for a GPU's.
@@ -35,7 +36,7 @@ def chosen_engine(
     workload: str, given: str, environments: Iterable[str] = (), device: str = "auto", libcuda: str = ""
 ) -> str:
     """Return the given engine, else the default; a model that must go through the driver gets the engine that does."""
-    if given or is_micro(workload):
+    if given or is_micro(workload) or is_language_model(workload):
         return engine_for(workload, given)
     behind_proxy = any(PROXY in EnvironmentName.parse(name).layers for name in environments)
     return DRIVER_MODEL_ENGINE if behind_proxy or device == "software" or libcuda else engine_for(workload, given)
@@ -69,6 +70,8 @@ def share_a_worker(one: Setup, other: Setup) -> bool:
 def refuse_driver_contradictions(environment: str, setup: Setup) -> None:
     """Reject a layer or a library that the engine does not use, because it cannot be measured."""
     engine = parse_engine(setup.engine).name
+    if is_language_model(setup.workload) and not ENGINES[engine].generates:
+        raise no_decoder(engine)
     if setup.program.words:
         if setup.device == "cpu":
             raise UsageError("a program of yours chooses its device itself", next_step="drop --device cpu")

@@ -42,6 +42,8 @@ class EngineKind:
     """Its numbers are programmed: `claim` is the whole claim."""
     asks_server: bool = False
     """Whether its work is done by a server: the word after the colon is an address, and its option is `url`."""
+    generates: str = ""
+    """MODULE:CLASS for language models; empty: it cannot run them."""
 
 
 _COPIES = ("included", "excluded")
@@ -53,6 +55,7 @@ ENGINES: dict[str, EngineKind] = {
             {"provider": "auto", "copies": "included", "spin": True, "inter_op": 1},
             {"provider": ("auto", "cpu", "cuda", "tensorrt"), "copies": _COPIES},
             takes_weights=True, spins=True, uses_runtime=True,
+            generates="gputax.worker.engines.onnx_decoder:OnnxDecoder",
         ),
         EngineKind(
             "torch", "gputax.worker.engines.torch:TorchEngine",
@@ -97,8 +100,10 @@ ENGINES: dict[str, EngineKind] = {
         ),
         EngineKind(
             "synthetic", "gputax.worker.engines.synthetic:SyntheticEngine",
-            {"latency_us": 1000.0, "per_sample_us": 0.0, "jitter_us": 0.0, "seed": 7, "fail_after": 0, "hang_after": 0},
+            {"latency_us": 1000.0, "per_sample_us": 0.0, "jitter_us": 0.0, "seed": 7, "fail_after": 0, "hang_after": 0,
+             "token_us": 100.0},
             runs_models=False, runs_operations=True, says_nothing_of_devices=True,
+            generates="gputax.worker.engines.synthetic:SyntheticDecoder",
             claim="programmed delays of the synthetic engine: tests the tool, says nothing of any device",
         ),
     )
@@ -165,6 +170,12 @@ def refuse_unused_weights(weights: str, engine: str) -> None:
     kind = ENGINES[parse_engine(engine).name]
     if weights and not kind.takes_weights:
         raise UsageError("--weights takes an ONNX file, which only --engine onnx and tinygrad can run")
+
+
+def no_decoder(engine: str) -> UsageError:
+    """Return the error for a language model and an engine that cannot run one."""
+    able = " or ".join(name for name, kind in ENGINES.items() if kind.generates and not kind.says_nothing_of_devices)
+    return UsageError(f"the engine {engine} cannot run a language model", next_step=f"use --engine {able}")
 
 
 def waiting_passively(engine: str) -> str:

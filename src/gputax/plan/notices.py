@@ -130,6 +130,12 @@ CATALOGUE: dict[str, Kind] = {
             "Nothing to do; the folder is part of the result's conditions.", "images",
         ),
         Kind(
+            "seeded-accuracy", "measurement", "accuracy of seeded weights",
+            "Seeded weights answer at random: the figure shows that dataset, model and LoadGen work together, and "
+            "nothing of the model.",
+            "Use real weights: --weights official after `gputax models fetch`, or --weights FILE.",
+        ),
+        Kind(
             "too-few-samples", "measurement", "too few samples for a percentile",
             "A percentile needs a minimum number of samples (p90 64, p95 130, p99 662); below it none is given.",
             "Measure longer, e.g. --suite standard.", "samples",

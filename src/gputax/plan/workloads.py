@@ -7,6 +7,7 @@ from typing import Literal
 
 from gputax.errors import unknown_name
 from gputax.plan.engines import DEFAULT_ENGINE
+from gputax.plan.language_models import LANGUAGE_MODEL, decoder_size, is_language_model, language_model_name
 from gputax.plan.own_model import is_own
 
 
@@ -23,6 +24,17 @@ class WorkloadFacts:
     is_mlperf_model: bool
     gflop: float = 0.0
     """Work of one sample, counted from its layers (a multiply-add is two); for estimates of time only."""
+    tpot_bound_ms: float = 0.0
+    """A language model's bound of the time per further token; its `server_bound_ms` is that of the first token."""
+
+
+def _language_model(name: str) -> WorkloadFacts:
+    """Return the facts of a language model; the bounds are those of MLPerf's smallest, Llama 3.1 8B interactive."""
+    size = decoder_size(name)
+    title = f"Llama-like decoder, {size.layers} layers of {size.hidden}, {size.prompt} tokens in, {size.output} out"
+    return WorkloadFacts(
+        language_model_name(name), title, 500.0, "MLPerf's Llama 3.1 8B interactive", 64, 24576, False, size.gflop, 30.0
+    )
 
 
 # Bounds and sample counts are those of LoadGen's built-in configuration (6.0.17). YOLOS-small is not in MLPerf:
@@ -33,6 +45,7 @@ WORKLOADS: dict[str, WorkloadFacts] = {
         "bert-large", "BERT-Large QA, sequence 384", 130.0, "MLPerf", 10833, 10833, True, 246.0
     ),
     "yolos-small": WorkloadFacts("yolos-small", "YOLOS-small, 512x864", 100.0, "ours", 64, 24576, False, 140),
+    LANGUAGE_MODEL: _language_model(LANGUAGE_MODEL),
 }
 
 SYNONYMS = {
@@ -41,6 +54,8 @@ SYNONYMS = {
     "bert": "bert-large",
     "yolos": "yolos-small",
     "yolo": "yolos-small",
+    "llm": LANGUAGE_MODEL,
+    "llama": LANGUAGE_MODEL,
     "launch": "micro:launch",
     "operation": "micro:operation",
 }
@@ -50,6 +65,8 @@ def workload_facts(name: str) -> WorkloadFacts:
     """Return the facts of the workload, or raise with the valid names."""
     if is_own(name):
         return WorkloadFacts(name, name, 0.0, "none", 64, 24576, False)
+    if is_language_model(name):
+        return _language_model(name)
     if name in OPERATIONS:
         return WorkloadFacts(name, OPERATIONS[name].title, 0.0, "none", 1, 1, False)
     if name not in WORKLOADS:
@@ -118,9 +135,10 @@ def is_micro(workload: str) -> bool:
 
 
 def expanded(workloads: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the workloads with `micro` and groups such as `micro:copy-in` expanded, each once."""
+    """Return the workloads with `micro` and groups such as `micro:copy-in` expanded, each once and by its one name."""
     found: list[str] = []
-    for name in workloads:
+    for given in workloads:
+        name = language_model_name(given) if is_language_model(given) else given
         group = [each for each in OPERATIONS if name == MICRO or OPERATIONS[each].kind == name.partition(":")[2]]
         found += group if name.split(":")[0] == MICRO and name not in OPERATIONS and group else [name]
     return tuple(dict.fromkeys(found))

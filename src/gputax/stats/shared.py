@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,7 @@ from gputax.text import digits
 
 Int64Array = NDArray[np.int64]
 PERCENTILES = (0.50, 0.90, 0.99)
+TOKEN_RATE = "tokens_per_sec"
 # Processes of one program differ, often as two kinds (a memory layout that suits, or one that does not). Three repeats
 # meet only one kind in a quarter of all experiments and then show no spread; six in 3 %. So the interval of fewer has
 # at least this half-width, in log units: luck of 1 %, and a quarter more for the noise of a window. Simulated with
@@ -32,6 +34,10 @@ class TenantRuns:
     start_ns: Int64Array
     end_ns: Int64Array
     samples: Int64Array
+    tokens: Int64Array | None = None
+    """Of all samples of each run; None without tokens."""
+    series: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    """What tokens add, one value in ns for each run, by name."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,8 @@ class Served:
     p50_ms: float | None
     p90_ms: float | None
     p99_ms: float | None
+    tokens: Mapping[str, float | None] = field(default_factory=dict)
+    """`tokens_per_sec`, and percentiles such as `ttft_p90_ms`; empty without tokens."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +112,37 @@ def served(runs: TenantRuns, window: Window) -> Served:
             f"a run takes {digits(slowest_s, 3)} s"
         )
     start_ns, end_ns = runs.start_ns[inside], runs.end_ns[inside]
-    rate = float(runs.samples[inside].sum()) * 1e9 / max(1.0, float(end_ns[-1] - start_ns[0]))
-    return _figures(end_ns - start_ns, rate)
+    span_s = max(1.0, float(end_ns[-1] - start_ns[0])) / 1e9
+    return dataclasses.replace(
+        _figures(end_ns - start_ns, float(runs.samples[inside].sum()) / span_s),
+        tokens=_token_figures(
+            None if runs.tokens is None else float(runs.tokens[inside].sum()) / span_s,
+            {name: values[inside] for name, values in runs.series.items()},
+        ),
+    )
 
 
 def served_together(tenants: Sequence[TenantRuns], window: Window) -> Served:
     """Return the figures over all tenants' runs in the window, each run counted once, like the users' query."""
     latency_ns = np.concatenate([(runs.end_ns - runs.start_ns)[window.holds(runs)] for runs in tenants])
-    return _figures(latency_ns, sum(served(runs, window).throughput_per_s for runs in tenants))
+    each = [served(runs, window) for runs in tenants]
+    rates = [one.tokens.get(TOKEN_RATE) for one in each]
+    names = tenants[0].series if all(runs.series for runs in tenants) else ()
+    series = {name: np.concatenate([runs.series[name][window.holds(runs)] for runs in tenants]) for name in names}
+    return dataclasses.replace(
+        _figures(latency_ns, sum(one.throughput_per_s for one in each)),
+        tokens=_token_figures(None if None in rates else sum(rate or 0.0 for rate in rates), series),
+    )
+
+
+def _token_figures(per_s: float | None, series: Mapping[str, NDArray[np.float64]]) -> dict[str, float | None]:
+    if per_s is None:
+        return {}
+    found: dict[str, float | None] = {TOKEN_RATE: per_s}
+    for name, values in series.items():
+        for row in percentile_table(values, PERCENTILES).rows:
+            found[f"{name}_p{100 * row.p:g}_ms"] = None if row.value_ns is None else row.value_ns / 1e6
+    return found
 
 
 def _figures(latency_ns: Int64Array, throughput_per_s: float) -> Served:

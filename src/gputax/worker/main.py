@@ -24,6 +24,7 @@ from gputax.worker.loads import closed_loop, loadgen, requests
 from gputax.worker.loads.closed_loop import Observe
 from gputax.worker.loads.recording import Recording
 from gputax.worker.loads.requests import AsksAServer, RequestRecording
+from gputax.worker.loads.token_times import token_times_for
 from gputax.worker.preparation import Prepared, prepare
 from gputax.worker.probes.disturbance import disturbances
 from gputax.worker.probes.host import cpu_governors
@@ -80,13 +81,17 @@ def measure(
         elif isinstance(recording, RequestRecording):
             raise WorkerError("a recording of requests without a server", where="worker")
         elif closed:
+            times = token_times_for(prepared.engine)
             try:
-                closed_loop.saturate(prepared.engine, prepared.area, load, recording, observe)
+                closed_loop.saturate(prepared.engine, prepared.area, load, recording, observe, times)
             except BaseException as error:
                 on_failure(error)
             columns = recording.to_columns()
+            if times is not None:
+                columns |= times.to_columns(columns["samples"])
         else:
-            outcome = loadgen.run_loadgen(prepared.engine, prepared.area, load, recording, on_failure)
+            workload = str(prepared.facts["workload"])
+            outcome = loadgen.run_loadgen(prepared.engine, prepared.area, load, recording, on_failure, workload)
             columns, logs = outcome.columns, outcome.logs
             notices += outcome.notices
     elapsed_s = (time.perf_counter_ns() - started_ns) / 1e9
@@ -109,15 +114,19 @@ def measure_slot(
     """Apply one half of a pair: no telemetry, no progress, only the runs and our own time in the counted ones."""
     engine = prepared.engine
     own = ProgramTime(engine.used) if isinstance(engine, RunsAProgram) else OwnTime(throttling=throttling)
+    times = token_times_for(engine)
     try:
         if isinstance(engine, AsksAServer):
             columns = requests.slot(engine, batch, runs, dropped, own).to_columns(streams=engine.streams)
         else:
-            columns = closed_loop.slot(prepared.engine, prepared.area, batch, runs, dropped, own).to_columns()
+            columns = closed_loop.slot(engine, prepared.area, batch, runs, dropped, own, times).to_columns()
     finally:
         own.close()
+    sent = {name: values for name, values in columns.items() if name != "samples"}
+    if times is not None:
+        sent |= {"samples": columns["samples"], **times.to_columns(columns["samples"])}
     return {
-        "columns": {name: encode_array(values) for name, values in columns.items() if name != "samples"},
+        "columns": {name: encode_array(values) for name, values in sent.items()},
         "dropped": 0 if isinstance(engine, AsksAServer) else dropped,
         "run_wait_ns": own.run_wait_ns,
         "cpu_ns": own.cpu_ns,

@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,7 +71,8 @@ def prepare(setup: Setup, say: Say) -> Prepared:
     }
     facts.setdefault("notices", [])
     if setup.dataset:
-        facts["notices"] = [*facts["notices"], _dataset_notice(setup.dataset, area.count).to_dict()]
+        notice = _dataset_notice(setup.workload, setup.dataset, area.count)
+        facts["notices"] = [*facts["notices"], notice.to_dict()]
     chooses = not (ENGINES[spec.name].says_nothing_of_devices or ENGINES[spec.name].asks_server or setup.program.words)
     if setup.device == "auto" and chooses:
         text = f"device auto chose {engine.device} ({facts['provider']})"
@@ -81,12 +81,12 @@ def prepare(setup: Setup, say: Say) -> Prepared:
     return Prepared(engine, area, facts)
 
 
-def _dataset_notice(folder: str, count: int) -> Notice:
-    from gputax.worker.workloads.dataset import read_map
+def _dataset_notice(workload: str, folder: str, count: int) -> Notice:
+    from gputax.worker.workloads.dataset import dataset_size
 
-    images = len(read_map(Path(folder)))
-    repeated = f", repeated to {count}" if images < count else f", the first {count} used"
-    return Notice("dataset", f"inputs are the {images} images of {folder}{repeated}", float(images))
+    size, kind = dataset_size(workload, folder), "windows of text" if workload == "bert-large" else "images"
+    repeated = f", repeated to {count}" if size < count else f", the first {count} used"
+    return Notice("dataset", f"inputs are the {size} {kind} of {folder}{repeated}", float(size))
 
 
 def _digest(area: SampleArea) -> str:

@@ -65,7 +65,7 @@ def test_tenants_start_together_measure_together_and_prove_it(place: SharedPlace
     finally:
         group.end()
     runs = [
-        TenantRuns(*(each.columns[name] for name in ("start_ns", "end_ns", "samples")))
+        TenantRuns(each.columns["start_ns"], each.columns["end_ns"], each.columns["samples"])
         for each in released.observations
     ]
     assert all(int(one.start_ns[0]) >= released.release_ns for one in runs), "nobody begins before the release"

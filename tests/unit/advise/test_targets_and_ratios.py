@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pytest
 
+from gputax.advise.advice import advise
 from gputax.advise.ratios import ratio_of
 from gputax.advise.table import Series, from_record
 from gputax.advise.targets import Question, Target, parse_target, parse_targets
-from gputax.errors import UsageError
+from gputax.errors import ResultsError, UsageError
+from gputax.results.documents.sharing import SharedCell
 from tests.builders.sharing_records import cell, cells, contention, record
 
 
@@ -104,3 +107,37 @@ def test_a_ratio_that_grows_with_the_tenants_is_said() -> None:
     assert ratio is not None
     assert ratio.changes
     assert "1.40 at 1, 2.20 at 5" in ratio.notices[0].text
+
+
+def test_targets_of_tokens_are_their_p90_unless_they_say_more() -> None:
+    assert parse_target("ttft=200ms") == Target("ttft_p90", 200.0)
+    assert parse_target("tpot_p99=30ms") == Target("tpot_p99", 30.0)
+    with pytest.raises(UsageError, match="twice"):
+        parse_targets(("ttft=1s,ttft_p90=2s",))
+
+
+def with_tokens(found: Iterable[SharedCell], factor: float) -> list[SharedCell]:
+    """Every cell's p90 of ttft a fixed part of its mean, that of its worst tenant a tenth more."""
+    made = []
+    for each in found:
+        results = tuple(
+            result.model_copy(update={"tokens": {"ttft_p90_ms": factor * result.mean_ms * 1.1}})
+            for result in each.results
+        )
+        mean_ms = each.mean_ms or sum(result.mean_ms for result in each.results) / len(each.results)
+        made.append(each.model_copy(update={"tokens": {"ttft_p90_ms": factor * mean_ms}, "results": results}))
+    return made
+
+
+def test_tokens_have_their_own_ratio_to_the_mean() -> None:
+    found = from_record(record(*with_tokens(cells("time-slicing", contention(20.0, 0.5)), 0.25))).series[0]
+    ratio = ratio_of(found, "ttft_p90")
+    assert ratio is not None
+    assert ratio.log == pytest.approx(math.log(0.25))
+    assert ratio_of(found, "tpot_p90") is None
+
+
+def test_tokens_that_nobody_measured_are_refused_with_the_reason() -> None:
+    table = from_record(record(*cells("time-slicing", contention(20.0, 0.5))))
+    with pytest.raises(ResultsError, match="no tokens"):
+        advise(table, Question(parse_targets(("tpot=5ms",))))

@@ -12,6 +12,7 @@ from gputax.stats.shared import (
     PROCESS_LUCK,
     REPEATS_THAT_SHOW_LUCK,
     TenantRuns,
+    Window,
     common_window,
     replicated,
     served,
@@ -141,3 +142,25 @@ def test_a_bounded_figure_has_a_bounded_interval() -> None:
     wide = replicated([0.4, 0.99], least=1 / 3, most=1.0)
     assert wide.ci95 == (1 / 3, 1.0)
     assert replicated([0.9, 0.9, 0.9], least=1 / 3, most=1.0).value == pytest.approx(0.9)
+
+
+def test_tokens_of_the_window_are_counted_and_ranked() -> None:
+    start = np.arange(100, dtype=np.int64) * 1_000_000
+    runs = TenantRuns(
+        start, start + 900_000, np.ones(100, np.int64), np.full(100, 4), {"ttft": np.linspace(1e5, 2e5, 100)}
+    )
+    window = Window(10_000_000, 99_900_000, 1.0)
+    one = served(runs, window)
+    # 90 runs of four tokens in 89.9 ms.
+    assert one.tokens["tokens_per_sec"] == pytest.approx(360 / 0.0899)
+    assert one.tokens["ttft_p50_ms"] == pytest.approx(0.155, abs=0.001)
+    assert one.tokens["ttft_p99_ms"] is None
+    both = served_together([runs, runs], window)
+    assert both.tokens["tokens_per_sec"] == pytest.approx(2 * 360 / 0.0899)
+    assert both.tokens["ttft_p90_ms"] == one.tokens["ttft_p90_ms"]
+
+
+def test_without_tokens_there_are_no_figures_of_them() -> None:
+    start = np.arange(20, dtype=np.int64) * 1_000_000
+    runs = TenantRuns(start, start + 900_000, np.ones(20, np.int64))
+    assert served_together([runs], Window(0, 20_000_000, 1.0)).tokens == {}

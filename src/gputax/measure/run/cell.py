@@ -23,11 +23,13 @@ from gputax.measure.sizing import (
     stream_load,
 )
 from gputax.measure.summary import Figures, clock_agreement, summarise
+from gputax.measure.tokens import token_series
 from gputax.measure.view import RunView
 from gputax.plan.cells import Cell
 from gputax.plan.environment import PROXY, EnvironmentName
 from gputax.plan.notices import Notice
 from gputax.plan.servers import ERROR_BOUND, FAILURE_LOG, TOO_MANY_FAILED
+from gputax.plan.tokens import TPOT, TTFT
 from gputax.results.importers.loadgen import LoadGenLog, parse_detail
 from gputax.stats.percentiles import floor_for
 from gputax.text import digits
@@ -93,9 +95,14 @@ class Measured:
 
     @property
     def over_bound_share(self) -> float | None:
-        """The share of server queries above the latency bound."""
+        """The share of server queries above the latency bound; with tokens, above that of the first or the others."""
         if self.bound is None:
             return None
+        series = token_series(self.cell.scenario, self.observation.columns)
+        if self.bound.tpot_ms and series:
+            late_first = series[TTFT] > self.bound.ms * 1e6
+            slow = series[TPOT] > self.bound.tpot_ms * 1e6
+            return float(np.mean(late_first | slow if slow.size == late_first.size else late_first))
         late = latencies_ns(self.cell.scenario, self.observation.columns) > self.bound.ms * 1e6
         # A request that failed was not answered in time either.
         return float((np.count_nonzero(late) + self.figures.failed) / (late.size + self.figures.failed))

@@ -15,11 +15,13 @@ from gputax.environments.environment import Evidence, unproven
 from gputax.errors import CellError, ResultsError
 from gputax.measure.columns import succeeded
 from gputax.measure.share.group import Proof, Released, TenantGroup
+from gputax.measure.tokens import token_series
 from gputax.measure.view import RunView
 from gputax.plan.cells import Load
 from gputax.plan.notices import Notice
 from gputax.plan.servers import ERROR_BOUND, TOO_MANY_FAILED
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
+from gputax.plan.tokens import TOKENS, TPOT, TTFT
 from gputax.plan.workloads import workload_facts
 from gputax.sharing.place import SharedPlace, Switched, Tenant
 from gputax.stats.shared import Served, TenantRuns, Window, common_window, jain_index, served, served_together
@@ -153,10 +155,7 @@ def judge(
     switched: Switched,
 ) -> SharedMeasurement:
     """Return the cell's figures from its tenants' results; pure."""
-    runs = [
-        TenantRuns(*(each.columns[name][succeeded(each.columns)] for name in ("start_ns", "end_ns", "samples")))
-        for each in released.observations
-    ]
+    runs = [tenant_runs(each.columns) for each in released.observations]
     try:
         window = common_window(runs, released.release_ns, plan.warmup_s)
         each = tuple(served(one, window) for one in runs)
@@ -181,6 +180,17 @@ def judge(
     )
 
 
+def tenant_runs(columns: Columns) -> TenantRuns:
+    """Return the runs of one tenant; with tokens, their number, and the time of the first and of the others."""
+    good = succeeded(columns)
+    start_ns, end_ns, samples = (columns[name][good] for name in ("start_ns", "end_ns", "samples"))
+    # Percentiles of gaps would need all gaps of a run; a run has one first token and one pace.
+    values = {name: each for name, each in token_series("saturate", columns).items() if each.size == end_ns.size}
+    series = {name: values[name] for name in (TTFT, TPOT) if name in values}
+    tokens = columns[TOKENS][good] if TOKENS in columns else None
+    return TenantRuns(start_ns, end_ns, samples, tokens, series)
+
+
 def all_columns(runs: Sequence[TenantRuns], window: Window) -> Columns:
     """Return the runs of all tenants as one table, in the order of the tenants."""
     return {
@@ -189,6 +199,16 @@ def all_columns(runs: Sequence[TenantRuns], window: Window) -> Columns:
         "end_ns": np.concatenate([one.end_ns for one in runs]),
         "samples": np.concatenate([one.samples for one in runs]),
         "kept": np.concatenate([window.holds(one).astype(np.int64) for one in runs]),
+        **_token_columns(runs),
+    }
+
+
+def _token_columns(runs: Sequence[TenantRuns]) -> Columns:
+    """Return each run's time to its first token and its time per further one, in ns; none without tokens."""
+    if not all(one.series for one in runs):
+        return {}
+    return {
+        f"{name}_ns": np.concatenate([one.series[name].astype(np.int64) for one in runs]) for name in runs[0].series
     }
 
 

@@ -88,6 +88,7 @@ def shared_cell_document(measured: SharedMeasurement, started_at: str, session: 
         p50_ms=together.p50_ms,
         p90_ms=together.p90_ms,
         p99_ms=together.p99_ms,
+        tokens=dict(together.tokens),
         jain=measured.jain,
         results=tuple(
             TenantResult(
@@ -101,6 +102,7 @@ def shared_cell_document(measured: SharedMeasurement, started_at: str, session: 
                 p50_ms=one.p50_ms,
                 p90_ms=one.p90_ms,
                 p99_ms=one.p99_ms,
+                tokens=dict(one.tokens),
                 samples_file=samples_name(cell),
                 evidence=evidence.to_dict(),
             )

@@ -14,6 +14,10 @@ from gputax.results.documents.base import DISTURBED, Document, Failure, WarningR
 from gputax.text import printable
 
 SHARING_NAME = "sharing.json"
+TOKEN_FIGURES = (
+    "of a language model: tokens_per_sec, and p50, p90 and p99 of ttft (from the start of a run to its first token) "
+    "and tpot ((last - first token) / (tokens - 1)), such as ttft_p90_ms; null below the floor; empty without tokens"
+)
 Interval = tuple[float | None, float | None]
 
 
@@ -31,6 +35,7 @@ class TenantResult(Document):
     p50_ms: float | None = Field(default=None, description="null below the sample floor (10)")
     p90_ms: float | None = Field(default=None, description="null below the sample floor (64)")
     p99_ms: float | None = Field(default=None, description="null below the sample floor (662)")
+    tokens: dict[str, float | None] = Field(default_factory=dict, description=TOKEN_FIGURES)
     samples_file: str
     evidence: dict[str, Any] = Field(default_factory=dict)
 
@@ -60,6 +65,7 @@ class SharedCell(Document):
     p50_ms: float | None = Field(default=None, description="over all tenants' inferences; null below the floor (10)")
     p90_ms: float | None = Field(default=None, description="the same; null below the floor (64)")
     p99_ms: float | None = Field(default=None, description="the same; null below the floor (662)")
+    tokens: dict[str, float | None] = Field(default_factory=dict, description=TOKEN_FIGURES)
     jain: float = Field(description="1: all tenants got the same; 1/N: one got all")
     results: tuple[TenantResult, ...]
     evidence: dict[str, Any] = Field(default_factory=dict, description="of the technique, over all tenants")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -84,6 +84,34 @@ def awake(engine: Engine) -> Iterator[RunsAProgram | None]:
         yield engine
     finally:
         engine.rest()
+
+
+@runtime_checkable
+class Generates(Protocol):
+    """An engine that answers token by token; all samples of a run get as many tokens, at the same times."""
+
+    token_ns: npt.NDArray[np.int64]
+    """When each token of the last run was there."""
+    response_address: int
+    response_bytes: int
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens each sample gets."""
+        ...
+
+    def generate(self, first: int, count: int, on_first: Callable[[], None]) -> None:
+        """Do what `run` does; `on_first` is called as soon as the first tokens are there."""
+        ...
+
+
+@runtime_checkable
+class GivesAnswers(Protocol):
+    """An engine whose outputs can be read after a run."""
+
+    def answers(self, count: int) -> dict[str, npt.NDArray[Any]]:
+        """Return the outputs of the last run of `count` samples; a device that computes nothing has none."""
+        ...
 
 
 @runtime_checkable

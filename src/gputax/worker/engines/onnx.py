@@ -12,15 +12,9 @@ import numpy.typing as npt
 from gputax.errors import EngineError, PreflightError, UsageError
 from gputax.plan.notices import Notice
 from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
-from gputax.worker.engines.onnx_runtime import (
-    PROVIDERS,
-    choose_provider,
-    import_onnxruntime,
-    verified_provider,
-    why_not_loaded,
-)
+from gputax.worker.engines.onnx_runtime import import_onnxruntime
+from gputax.worker.engines.onnx_session import active_provider, choose_device, open_session
 from gputax.worker.engines.reference import Checked, as_dicts, checked_rows, tf32_of
-from gputax.worker.engines.runtime_device import open_runtime_device
 from gputax.worker.workloads import load_workload
 from gputax.worker.workloads.model_store import ModelFile
 from gputax.worker.workloads.onnx_header import files_sha256
@@ -144,61 +138,20 @@ class OnnxEngine:
         ort = import_onnxruntime()
         self._ort = ort
         self._request = request
-        # Somebody who chose a driver means its device.
-        device = "cuda" if request.libcuda and request.device == "auto" else request.device
-        provider = choose_provider(str(request.options["provider"]), device, ort.get_available_providers())
-        self._found = None if provider == "cpu" else open_runtime_device("onnx", request.device)
-        self.device = self._found.kind if self._found else "cpu"
-        if request.precision == "fp16" and self.device == "cpu":
-            raise PreflightError(
-                "fp16 on a CPU is emulated by ONNX Runtime and would measure the emulation",
-                next_step="use --precision fp32, or a CUDA device",
-            )
+        chosen = choose_device(ort, request)
+        self._found, self.device = chosen.found, chosen.kind
         self._copies = str(request.options["copies"])
         if self._copies == "excluded" and self.device == "cpu":
             raise UsageError("copies=excluded does not apply to a CPU, which copies nothing to a device")
         self._model = resolve_model(request)
-        self._session = self._open(provider)
-        self._active = self._verified(provider)
+        self._session = open_session(ort, request, chosen.provider, self._model.path, own=self._model.source == OWN)
+        self._active = active_provider(ort, self._session, chosen.provider)
         self._bindings: dict[int, Any] = {}
         self._checked: dict[int, Checked] = {}
         self._values: dict[tuple[int, int], list[tuple[str, Any]]] = {}
         self._inputs: dict[str, npt.NDArray[Any]] = {}
         self._outputs = self._output_arrays(request.max_batch)
         self.response_address, self.response_bytes = self._response()
-
-    def _open(self, provider: str) -> Any:
-        ort, request = self._ort, self._request
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = request.threads  # its own default counts the host's cores, not the quota
-        options.inter_op_num_threads = int(request.options["inter_op"])
-        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-        # A memory pattern is kept for each batch size seen; a server sees all of them.
-        options.enable_mem_pattern = False
-        spinning = "1" if request.options["spin"] else "0"
-        options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
-        options.add_session_config_entry("session.inter_op.allow_spinning", spinning)
-        options.log_severity_level = 3
-        if provider != "cpu" and hasattr(ort, "preload_dlls"):
-            ort.preload_dlls()  # CUDA and cuDNN may be Python packages, which the loader does not search
-        # Exactly the requested one: with a list of alternatives ONNX Runtime would silently fall back to the next.
-        # TensorRT passes operations it does not support to CUDA, on the same device.
-        names = [PROVIDERS[provider]] + ([PROVIDERS["cuda"]] if provider == "tensorrt" else [])
-        try:
-            return ort.InferenceSession(self._model.path, options, providers=names)
-        except Exception as error:
-            raise PreflightError(
-                f"ONNX Runtime cannot load the model: {error}",
-                where=self._model.path,
-                next_step="check it with `python -m onnx.checker FILE`"
-                if self._model.source == OWN
-                else "check the file with `gputax models list`, or pass another with --weights",
-            ) from error
-
-    def _verified(self, provider: str) -> str:
-        active = self._session.get_providers()
-        fell_back = PROVIDERS[provider] not in active[:1]
-        return verified_provider(provider, active, why_not_loaded(self._ort, provider) if fell_back else "")
 
     def facts(self) -> dict[str, Any]:
         """Return what was actually loaded."""
@@ -236,6 +189,16 @@ class OnnxEngine:
         self._session.run_with_iobinding(binding)
         if self._copies == "excluded":
             binding.synchronize_outputs()
+
+    def answers(self, count: int) -> dict[str, npt.NDArray[Any]]:
+        """Return the outputs of the last run of `count` samples, by the file's names."""
+        if self._found and not self._found.has_answers:
+            raise UsageError(
+                "null kernels compute nothing: their outputs are never answers",
+                next_step="measure accuracy on a device that computes, e.g. --device cpu",
+            )
+        names = [output.name for output in self._session.get_outputs()]
+        return dict(zip(names, self._bindings[count].copy_outputs_to_cpu(), strict=True))
 
     def close(self) -> None:
         """Drop the session and its device memory."""

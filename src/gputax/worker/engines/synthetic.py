@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gputax.errors import EngineError, PreflightError
+from gputax.plan.language_models import decoder_size
 from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
 
 # Waking from a sleep took up to 130 µs on a virtual machine, so the last stretch is polled. An empty poll takes
@@ -80,6 +82,29 @@ class SyntheticEngine:
             raise EngineError(f"synthetic failure after {self._fail_after} runs, as programmed")
         if self._hang_after and self._runs > self._hang_after:
             time.sleep(3600.0)
+
+
+class SyntheticDecoder(SyntheticEngine):
+    """Its first token takes what a run of the synthetic engine takes, and each further one `token_us`."""
+
+    def __init__(self, request: EngineRequest) -> None:
+        super().__init__(request)
+        self.tokens = decoder_size(request.workload).output
+        self._token_ns = int(float(request.options["token_us"]) * 1000)
+        self.token_ns = np.zeros(self.tokens, dtype=np.int64)
+
+    def run(self, first: int, count: int) -> None:
+        """Wait for all tokens."""
+        self.generate(first, count, lambda: None)
+
+    def generate(self, first: int, count: int, on_first: Callable[[], None]) -> None:
+        """Wait for the first token, tell of it, and wait for the others; each at its own time, not after the last."""
+        super().run(first, count)
+        begin_ns = self.token_ns[0] = time.perf_counter_ns()
+        on_first()
+        for step in range(1, self.tokens):
+            wait_until_ns(int(begin_ns) + step * self._token_ns)
+            self.token_ns[step] = time.perf_counter_ns()
 
 
 def wait_until_ns(deadline_ns: int) -> None:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from gputax.plan.cells import Load
 from gputax.worker.engines.engine import Engine, awake
 from gputax.worker.loads.recording import Recording, quiet_interpreter
+from gputax.worker.loads.token_times import TokenTimes
 from gputax.worker.samples import SampleArea
 
 COLUMNS = ("start_ns", "end_ns", "samples")
@@ -25,9 +26,14 @@ def recording_for(load: Load) -> Recording:
 
 
 def saturate(
-    engine: Engine, area: SampleArea, load: Load, recording: Recording, observe: Observe | None = None
+    engine: Engine,
+    area: SampleArea,
+    load: Load,
+    recording: Recording,
+    observe: Observe | None = None,
+    times: TokenTimes | None = None,
 ) -> None:
-    """Run batches until both the duration and the number of queries are reached."""
+    """Run batches until both the duration and the number of queries are reached; `times` takes those of tokens."""
     batch = load.batch_size
     clock, run = time.perf_counter_ns, engine.run
     last_first = max(area.count - batch, 0)
@@ -40,6 +46,8 @@ def saturate(
             run(position, batch)
             end_ns = clock() if program is None else start_ns + program.last_ns
             recording.add_run(start_ns, end_ns, batch)
+            if times is not None:
+                times.add(recording.count - 1)
             if observe is not None:
                 observe(end_ns - start_ns)
             position = position + batch if position + batch <= last_first else 0
@@ -71,11 +79,17 @@ def endless(
 
 
 def slot(
-    engine: Engine, area: SampleArea, batch: int, runs: range, dropped: int, counted: AbstractContextManager[None]
+    engine: Engine,
+    area: SampleArea,
+    batch: int,
+    runs: range,
+    dropped: int,
+    counted: AbstractContextManager[None],
+    times: TokenTimes | None = None,
 ) -> Recording:
     """Run a fixed number of batches, half of a pair; those after the first `dropped` run inside `counted`.
 
-    The numbers of the runs choose the samples, equal on both sides.
+    The numbers of the runs choose the samples, equal on both sides. `times` takes those of tokens.
     """
     recording = Recording(COLUMNS, len(runs), len(runs) * batch)
     clock, run = time.perf_counter_ns, engine.run
@@ -86,6 +100,8 @@ def slot(
             start_ns = clock()
             run(number % places * batch, batch)
             recording.add_run(start_ns, clock() if program is None else start_ns + program.last_ns, batch)
+            if times is not None:
+                times.add(recording.count - 1)
 
     with quiet_interpreter(collect=False), awake(engine) as program:
         apply(runs[:dropped])

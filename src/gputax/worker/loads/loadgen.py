@@ -11,13 +11,17 @@ from typing import Any, NoReturn
 from gputax.errors import CellError, PreflightError
 from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY, QSL_SEED, SAMPLE_INDEX_SEED, SCHEDULE_SEED, Load
 from gputax.plan.notices import Notice
-from gputax.worker.engines.engine import Engine
+from gputax.worker.engines.engine import Engine, Generates
 from gputax.worker.loads import sut
+from gputax.worker.loads.accuracy_sut import accuracy_callbacks
 from gputax.worker.loads.arrivals import poisson_offsets_ns
 from gputax.worker.loads.recording import Int64Array, Recording, quiet_interpreter
+from gputax.worker.loads.token_sut import token_callbacks, token_settings
+from gputax.worker.loads.token_times import TokenTimes, token_times_for
 from gputax.worker.samples import SampleArea
 
 LOG_NAMES = ("mlperf_log_summary.txt", "mlperf_log_detail.txt")
+ACCURACY_LOG = "mlperf_log_accuracy.json"
 SCENARIO_NAMES = {
     "offline": "Offline",
     "server": "Server",
@@ -54,7 +58,7 @@ def loadgen_settings(loadgen: Any, load: Load) -> Any:
     """Set every field ourselves: a second `FromConfig` in one process silently loses the built-in defaults."""
     settings = loadgen.TestSettings()
     settings.scenario = getattr(loadgen.TestScenario, SCENARIO_NAMES[load.scenario])
-    settings.mode = loadgen.TestMode.PerformanceOnly
+    settings.mode = loadgen.TestMode.AccuracyOnly if load.accuracy_samples else loadgen.TestMode.PerformanceOnly
     settings.min_duration_ms = max(1, round(load.min_duration_s * 1000))
     settings.max_duration_ms = 0
     settings.min_query_count = load.min_queries
@@ -91,48 +95,59 @@ def recording_for(load: Load) -> Recording:
 
 
 def run_loadgen(
-    engine: Engine, area: SampleArea, load: Load, recording: Recording, on_failure: OnFailure
+    engine: Engine, area: SampleArea, load: Load, recording: Recording, on_failure: OnFailure, workload: str = ""
 ) -> LoadGenOutcome:
-    """Run one LoadGen test; `on_failure` must not return, because LoadGen cannot be aborted from Python."""
+    """Run one LoadGen test; `on_failure` must not return, because LoadGen cannot be aborted from Python.
+
+    In accuracy mode the workload decides what an answer is.
+    """
     loadgen = import_loadgen()
     library = sut.SampleLibrary(area, engine)
-    callbacks = sut.callbacks_for(sut.System(loadgen, engine, area, library, load, recording, on_failure))
+    system = sut.System(loadgen, engine, area, library, load, recording, on_failure)
+    times = token_times_for(engine)
+    settings = loadgen_settings(loadgen, load)
+    if load.accuracy_samples:
+        callbacks = accuracy_callbacks(system, workload)
+    elif isinstance(engine, Generates) and times is not None:
+        callbacks = token_callbacks(system, engine, times)
+        token_settings(settings, ttft_ns=load.bound_ns, tpot_ns=load.tpot_bound_ns)
+    else:
+        callbacks = sut.callbacks_for(system)
     with tempfile.TemporaryDirectory(prefix="gputax-loadgen-") as log_dir:
         log_settings = loadgen.LogSettings()
         log_settings.enable_trace = False  # cost a null SUT 27 to 49 % of its rate
         log_settings.log_output.outdir = log_dir  # a missing directory would abort the process at exit
         log_settings.log_output.copy_summary_to_stdout = False
         handle = loadgen.ConstructFastSUT(callbacks.issue, callbacks.flush)
-        qsl = loadgen.ConstructQSL(area.count, area.count, library.load, library.unload)
+        count = load.accuracy_samples or area.count
+        qsl = loadgen.ConstructQSL(count, count, library.load, library.unload)
         try:
             with quiet_interpreter(), callbacks.serving():
                 # "" for the audit file: one in the working directory would silently override the settings.
-                loadgen.StartTestWithLogSettings(qsl=qsl, sut=handle, **_named(load, loadgen, log_settings))
+                loadgen.StartTestWithLogSettings(
+                    qsl=qsl, sut=handle, test_settings=settings, log_settings=log_settings, audit_config_filename=""
+                )
         finally:
             loadgen.DestroyQSL(qsl)
             loadgen.DestroyFastSUT(handle)
-        logs = {name: _read(Path(log_dir) / name) for name in LOG_NAMES}
+        names = (*LOG_NAMES, ACCURACY_LOG) if load.accuracy_samples else LOG_NAMES
+        logs = {name: _read(Path(log_dir) / name) for name in names}
     if recording.count == 0 or not logs[LOG_NAMES[0]]:
         raise CellError(
             "LoadGen issued no query", where=f"scenario {load.scenario}", next_step="see the worker's stderr"
         )
-    return _outcome(load, recording, logs)
-
-
-def _named(load: Load, loadgen: Any, log_settings: Any) -> dict[str, Any]:
-    return {
-        "test_settings": loadgen_settings(loadgen, load),
-        "log_settings": log_settings,
-        "audit_config_filename": "",
-    }
+    return _outcome(load, recording, times, logs)
 
 
 def _read(path: Path) -> str:
     return path.read_text(errors="replace") if path.exists() else ""
 
 
-def _outcome(load: Load, recording: Recording, logs: dict[str, str]) -> LoadGenOutcome:
+def _outcome(load: Load, recording: Recording, times: TokenTimes | None, logs: dict[str, str]) -> LoadGenOutcome:
     columns = recording.to_columns()
+    if times is not None:
+        samples = columns.get("samples")
+        columns |= times.to_columns(np.ones_like(columns["end_ns"]) if samples is None else samples)
     if load.scenario != "server":
         return LoadGenOutcome(columns, logs)
     seed = (SCHEDULE_SEED + load.seed_offset) % 2**64

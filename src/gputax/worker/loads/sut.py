@@ -84,17 +84,18 @@ def callbacks_for(system: System) -> Callbacks:
     """Return the callbacks of the load's scenario."""
     match system.load.scenario:
         case "single-stream":
-            return Callbacks(_single_stream(system), _no_threads)
+            return Callbacks(_single_stream(system), no_threads)
         case "server":
             batcher = Batcher(system)
             return Callbacks(batcher.issue, batcher.serving)
         case "multi-stream":
-            return Callbacks(_multi_stream(system), _no_threads)
-    return Callbacks(_offline(system), _no_threads)
+            return Callbacks(_multi_stream(system), no_threads)
+    return Callbacks(_offline(system), no_threads)
 
 
 @contextmanager
-def _no_threads() -> Iterator[None]:
+def no_threads() -> Iterator[None]:
+    """Start none: queries are answered where they are issued."""
     yield
 
 
@@ -238,14 +239,17 @@ class Batcher:
     def _run_batch(self, batch: list[tuple[int, int, int]]) -> None:
         ids, indices, issued = zip(*batch, strict=True)
         count = len(batch)
-        position_of = self._library.position_of
-        first = position_of.item(indices[0]) if count == 1 else self._area.gather(position_of[list(indices)])
-        self._engine.run(first, count)
+        self._engine.run(self._first_row(indices), count)
         end_ns = time.perf_counter_ns()
         address, size = self._engine.response_address, self._engine.response_bytes
         addresses = range(address, address + count * size, size)
         self._record(issued, end_ns, count)
         self._loadgen.QuerySamplesComplete(list(map(self._loadgen.QuerySampleResponse, ids, addresses, repeat(size))))
+
+    def _first_row(self, indices: tuple[int, ...]) -> int:
+        """Return where the samples of a batch start, gathered if there are several."""
+        position_of = self._library.position_of
+        return position_of.item(indices[0]) if len(indices) == 1 else self._area.gather(position_of[list(indices)])
 
     def _record(self, issued: tuple[int, ...], end_ns: int, count: int) -> None:
         recording = self._recording

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.workloads import workload_facts
 from gputax.worker.workloads.resnet50 import CHANNEL_MEANS
+from gputax.worker.workloads.squad import inputs_of, read_features
 
 _MAP = "val_map.txt"
 _CROP = 224
@@ -27,12 +28,14 @@ class LabelledImage:
     label: int
 
 
-def load_dataset(workload: str, folder: str | Path, count: int) -> dict[str, npt.NDArray[np.float32]]:
+def load_dataset(workload: str, folder: str | Path, count: int) -> dict[str, npt.NDArray[Any]]:
     """Return `count` preprocessed samples in the order of the map, repeated if it is shorter."""
     workload_facts(workload)
+    if workload == "bert-large":
+        return _repeated(inputs_of(read_features(Path(folder))[1][:count]), count)
     if workload != "resnet50":
         raise UsageError(
-            f"--dataset is for resnet50, not for {workload}",
+            f"--dataset is for resnet50 and bert-large, not for {workload}",
             next_step="drop --dataset: samples are seeded",
         )
     images = read_map(Path(folder))[:count]
@@ -42,6 +45,15 @@ def load_dataset(workload: str, folder: str | Path, count: int) -> dict[str, npt
     for index in range(len(images), count):
         samples[index] = samples[index - len(images)]
     return {"pixel_values": samples}
+
+
+def _repeated(inputs: dict[str, npt.NDArray[Any]], count: int) -> dict[str, npt.NDArray[Any]]:
+    return {name: values[np.arange(count) % len(values)] for name, values in inputs.items()}
+
+
+def dataset_size(workload: str, folder: str | Path) -> int:
+    """Return how many samples the dataset has: images, or windows of contexts."""
+    return len(read_features(Path(folder))[1] if workload == "bert-large" else read_map(Path(folder)))
 
 
 def read_map(folder: Path) -> tuple[LabelledImage, ...]:

@@ -43,10 +43,11 @@ class GraphWriter:
         self._parameters[name] = Parameter(name, shape, std, mean, transposed, is_buffer)
         return name
 
-    def constant(self, values: tuple[int, ...] | int | float) -> str:
-        """Declare a constant (equal ones are shared) and return its name."""
-        name = f"constant/{type(values).__name__}/{values}".replace(" ", "")
-        self._constants[name] = Constant(name, values)
+    def constant(self, values: tuple[int, ...] | int | float, *, exact: bool = False) -> str:
+        """Declare a constant (equal ones are shared) and return its name; an `exact` float is float32 always."""
+        kind = "float32" if exact else type(values).__name__
+        name = f"constant/{kind}/{values}".replace(" ", "")
+        self._constants[name] = Constant(name, values, exact)
         return name
 
     def graph(self) -> Graph:

@@ -84,8 +84,10 @@ def onnx_model(workload: Workload, precision: str, weights_name: str, weights_sh
     graph = helper.make_graph(
         [_node(node, precision) for node in workload.graph.nodes],
         workload.name,
-        [_value_info(spec, precision) for spec in workload.inputs],
-        [_value_info(spec, precision) for spec in workload.outputs],
+        [_value_info(spec, precision) for spec in workload.inputs]
+        + [_state_info(state.input, state.axes, precision) for state in workload.states],
+        [_value_info(spec, precision) for spec in workload.outputs]
+        + [_state_info(state.output, state.axes_after, precision) for state in workload.states],
         [_constant(constant, precision) for constant in workload.graph.constants]
         + _references(workload.parameters, precision, weights_name),
     )
@@ -124,17 +126,23 @@ def _references(parameters: tuple[Parameter, ...], precision: str, weights_name:
 
 
 def _constant(constant: Constant, precision: str) -> onnx.TensorProto:
-    dtype = FLOAT_TYPES[precision] if isinstance(constant.values, float) else "int64"
+    floats = FLOAT_TYPES["fp32" if constant.exact else precision]
+    dtype = floats if isinstance(constant.values, float) else "int64"
     return onnx.numpy_helper.from_array(np.array(constant.values, dtype), constant.name)
 
 
 def _node(node: Node, precision: str) -> onnx.NodeProto:
     attributes: dict[str, Any] = dict(node.attributes)
     if node.op == "Cast":
-        attributes["to"] = _ONNX_TYPES[FLOAT_TYPES[precision]]
+        # Any other word than a type's is the graph's own precision.
+        attributes["to"] = _ONNX_TYPES.get(str(attributes["to"]), _ONNX_TYPES[FLOAT_TYPES[precision]])
     return helper.make_node(node.op, node.inputs, [node.output], name=node.output, **attributes)
 
 
 def _value_info(spec: TensorSpec, precision: str) -> onnx.ValueInfoProto:
     dtype = _ONNX_TYPES[spec.dtype_in(precision)]
-    return helper.make_tensor_value_info(spec.name, dtype, ["batch", *spec.shape])
+    return helper.make_tensor_value_info(spec.name, dtype, list(spec.axes) or ["batch", *spec.shape])
+
+
+def _state_info(name: str, axes: tuple[str | int, ...], precision: str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, _ONNX_TYPES[FLOAT_TYPES[precision]], list(axes))

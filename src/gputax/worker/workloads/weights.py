@@ -28,7 +28,7 @@ _GRAPH_ROOM = 1_000_000
 
 def seeded_path(workload: str, precision: str, seed: int) -> Path:
     """Return the path of the seeded model, whether it exists or not."""
-    return models_folder() / workload / f"{precision}-seed{seed}.onnx"
+    return models_folder() / workload.replace(":", "-") / f"{precision}-seed{seed}.onnx"
 
 
 def ensure(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,10 +30,22 @@ class TensorSpec:
     dtype: str = "float32"
     aliases: tuple[str, ...] = ()
     """Names of the same tensor in other people's files."""
+    axes: tuple[str | int, ...] = field(default=(), repr=False)
+    """All axes in the graph, by name where they are free; empty: a free batch axis and the shape."""
 
     def dtype_in(self, precision: str) -> str:
         """Return the type in that precision; identifiers and masks stay int64."""
         return FLOAT_TYPES[precision] if self.dtype == "float32" else self.dtype
+
+
+@dataclass(frozen=True)
+class StateSpec:
+    """A tensor that a run leaves to the next one of the same request, such as a cache of keys."""
+
+    input: str
+    output: str
+    axes: tuple[str | int, ...]
+    axes_after: tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,8 @@ class Constant:
 
     name: str
     values: tuple[int, ...] | int | float
+    exact: bool = field(default=False, repr=False)
+    """A float that stays float32 in every precision."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +111,8 @@ class Workload:
     graph: Graph
     draw_inputs: Callable[[int, int], dict[str, Array]]
     """(count, seed) to one array per input; sample i is the same whatever the count."""
+    states: tuple[StateSpec, ...] = ()
+    """What a run leaves to the next one; a model without has one run for each sample."""
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -112,6 +128,8 @@ class Workload:
     def graph_version(self) -> str:
         """A digest of everything that determines the file besides the seed, so it needs no manual update."""
         described = repr((SEEDING, OPSET, self.inputs, self.outputs, self.graph))
+        if self.states:
+            described += repr((self.states, [spec.axes for spec in self.inputs]))
         return hashlib.sha256(described.encode()).hexdigest()[:12]
 
     def synthetic_inputs(self, count: int, seed: int, precision: str = "fp32") -> dict[str, Array]:

@@ -140,7 +140,7 @@ def test_a_map_that_is_no_text(folder: Path) -> None:
         load_dataset("resnet50", folder, 1)
 
 
-@pytest.mark.parametrize("workload", ["bert-large", "yolos-small"])
+@pytest.mark.parametrize("workload", ["llm-tiny", "yolos-small"])
 def test_other_workloads_have_no_dataset(folder: Path, workload: str) -> None:
     with pytest.raises(UsageError, match="--dataset is for resnet50"):
         load_dataset(workload, folder, 1)

@@ -28,6 +28,8 @@ def test_an_empty_store_lists_what_could_be(models: Path) -> None:
         ("bert-large", "official", "fp32"),
         ("yolos-small", "seeded", "fp32"),
         ("yolos-small", "seeded", "fp16"),
+        ("llm-tiny", "seeded", "fp32"),
+        ("llm-tiny", "seeded", "fp16"),
     }
     assert {model.state for model in listed} == {"missing"}
     assert not models.exists()
