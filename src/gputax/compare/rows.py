@@ -18,6 +18,7 @@ from gputax.plan.budgets import Budget, Budgets
 from gputax.plan.comparability import Difference, differences, unchecked
 from gputax.plan.metrics import BATCHED, METRICS, OVER_BOUND_SHARE, Metric, judged_metrics
 from gputax.plan.notices import Notice
+from gputax.plan.tokens import TOKEN_SERIES
 from gputax.plan.workloads import MICRO, is_micro
 from gputax.results.documents.comparison import Spread
 from gputax.results.importers.source import UNKNOWN, CellSamples, Source, SourceCell
@@ -101,7 +102,9 @@ def cell_rows(
     scenario = pair.base.scenario if pair.base.scenario != UNKNOWN else pair.other.scenario
     asked = budgets.named(base.environment, other.environment)
     judged = judged_metrics(
-        MICRO if is_micro(pair.base.workload) else scenario, (each for each in METRICS if each in asked)
+        MICRO if is_micro(pair.base.workload) else scenario,
+        (each for each in METRICS if each in asked),
+        tokens=_has_tokens(pair.base) or _has_tokens(pair.other),
     )
     judged += tuple(name for name in METRICS if name in demanded and name not in judged)
     series = _both_series(base, other, pair) if _repeat_counts(pair) == (1, 1) else ""
@@ -125,6 +128,10 @@ def cell_rows(
     if not rows:
         skipped += of_the_cell  # no row would carry them
     return CellRows(tuple(rows), tuple(skipped), tuple(_not_judged(base, other, pair, judged)))
+
+
+def _has_tokens(cell: SourceCell) -> bool:
+    return any(METRICS[name].series in TOKEN_SERIES for name in cell.metrics if name in METRICS)
 
 
 def with_spread_of(row: Row, history: Source) -> Row:
@@ -320,6 +327,8 @@ class TooFewSamples(ResultsError):
 
 def with_samples(metric: Metric, base: CellSeries, other: CellSeries) -> Compared:
     """Compare a metric by the samples of both sides; the error says why they are not enough."""
+    if metric.series in TOKEN_SERIES:
+        raise ResultsError(f"{metric.title} is compared by its values in repeats, not by samples")
     if metric.name == "throughput":
         return _throughput(base, other)
     if metric.name == "latency_mean":

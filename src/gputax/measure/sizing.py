@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gputax.errors import CellError
-from gputax.measure.summary import Columns
+from gputax.measure.columns import Columns
 from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY, Cell, Load, LoadPlan
 from gputax.plan.workloads import workload_facts
 from gputax.stats.percentiles import floor_for

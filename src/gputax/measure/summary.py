@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import CellError
+from gputax.measure.columns import Columns, begin_column, latencies_ns, succeeded
+from gputax.measure.tokens import TokenFigures, token_figures
 from gputax.plan.notices import Notice
 from gputax.results.importers.loadgen import LoadGenLog
 from gputax.stats.percentiles import percentile_table
 from gputax.stats.series import series_mean
 
-Columns = Mapping[str, npt.NDArray[np.int64]]
 # LoadGen's latency includes its bookkeeping, about 3 µs per query here; beyond this the two clocks disagree.
 AGREEMENT_SHARE = 0.05
 AGREEMENT_NS = 200_000
@@ -38,6 +38,9 @@ class Figures:
     notices: tuple[Notice, ...]
     throughput_half_width_percent: float | None = None
     """Half of the 95 % interval of the mean time of a run, from this load alone; None for a server."""
+    tokens: TokenFigures | None = None
+    failed: int = 0
+    """Requests that failed: they are in no latency and in no throughput."""
 
     def ms(self, percentile: str) -> float | None:
         """Return a percentile such as `p90` in milliseconds."""
@@ -45,22 +48,22 @@ class Figures:
         return None if value is None else value / 1e6
 
 
-def latencies_ns(scenario: str, columns: Columns) -> npt.NDArray[np.int64]:
-    """Return one latency per query: from its scheduled time (server) or its start (all others)."""
-    return columns["end_ns"] - columns["scheduled_ns" if scenario == "server" else "start_ns"]
-
-
 def summarise(scenario: str, columns: Columns) -> Figures:
     """Return the figures of one load."""
-    begin_name = "scheduled_ns" if scenario == "server" else "start_ns"
     if len(columns["end_ns"]) == 0:
         raise CellError("the load ended without a single sample", where=f"scenario {scenario}")
+    good = succeeded(columns)
     latency = latencies_ns(scenario, columns)
+    if len(latency) == 0:
+        raise CellError(
+            f"all {len(good)} requests failed", where=f"scenario {scenario}", next_step="see what the server answers"
+        )
     if scenario == "server":
-        samples, batches = len(latency), float(np.sum(1.0 / columns["batch"]))
+        samples, batches = len(latency), float(np.sum(1.0 / columns["batch"][good]))
     else:
-        samples, batches = int(columns["samples"].sum()), float(len(latency))
-    duration_s = float(columns["end_ns"].max() - columns[begin_name].min()) / 1e9
+        samples, batches = int(columns["samples"][good].sum()), float(len(latency))
+    duration_s = float(columns["end_ns"].max() - columns[begin_column(scenario)].min()) / 1e9
+    tokens = token_figures(scenario, columns, duration_s)
     table = percentile_table(latency, (0.50, 0.90, 0.95, 0.99))
     names = ("p50", "p90", "p95", "p99")
     notices = tuple(
@@ -82,7 +85,9 @@ def summarise(scenario: str, columns: Columns) -> Figures:
         mean_ns=table.mean_ns,
         min_ns=table.min_ns,
         max_ns=table.max_ns,
-        notices=notices,
+        notices=(*notices, *(tokens.notices if tokens else ())),
+        tokens=tokens,
+        failed=int(np.count_nonzero(~good)),
         throughput_half_width_percent=None if scenario == "server" else _half_width_percent(latency),
     )
 

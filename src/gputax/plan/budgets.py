@@ -55,6 +55,9 @@ SYNONYMS = {
     "p90": "latency_p90",
     "p95": "latency_p95",
     "p99": "latency_p99",
+    "ttft": "ttft_p50",
+    "tpot": "tpot_p50",
+    "itl": "itl_p99",
     "kubernetes": "k8s",
     "hypervisor": "xen",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gputax.plan.budgets import parse_budget
 from gputax.plan.cells import SCENARIOS
 from gputax.plan.metrics import METRICS, duet_metrics, headline_order, judged_metrics
 from gputax.plan.workloads import MICRO
@@ -69,3 +70,23 @@ def test_without_its_own_headline_a_scenario_is_summarised_by_the_mean() -> None
 
 def test_every_metric_is_stored_under_a_key_of_the_record() -> None:
     assert {metric.stored for metric in METRICS.values()} <= set(Benchmark.model_fields)
+
+
+def test_metrics_of_tokens_are_judged_and_paired_only_where_there_are_tokens() -> None:
+    assert "ttft_p50" not in judged_metrics("server")
+    judged = judged_metrics("server", tokens=True)
+    assert {"ttft_p50", "ttft_p90", "ttft_p99", "tpot_p50", "tpot_p90", "tpot_p99", "itl_p99"} <= set(judged)
+    paired = duet_metrics("server", ("latency", "ttft", "tpot", "itl"))
+    assert paired[:3] == ("latency_p50", "ttft_p50", "tpot_p50")
+    assert set(duet_metrics("server")).isdisjoint(name for name in METRICS if METRICS[name].series != "latency")
+
+
+def test_a_budget_may_name_any_percentile_of_tokens() -> None:
+    assert "itl_p50" in judged_metrics("server", ["itl_p50"], tokens=True)
+    assert "itl_p50" not in judged_metrics("server", ["itl_p50"])
+
+
+def test_short_names_of_token_metrics_are_their_medians() -> None:
+    assert parse_budget("ttft=5ms")[0] == "ttft_p50"
+    assert parse_budget("tpot=3%")[0] == "tpot_p50"
+    assert parse_budget("k8s:ttft=1ms")[0] == "k8s:ttft_p50"

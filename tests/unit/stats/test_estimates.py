@@ -39,6 +39,7 @@ def test_a_loss_and_its_log_are_inverses(percent: float) -> None:
 def test_throughput_and_bandwidth_are_lost_and_time_is_added() -> None:
     assert {name for name, metric in METRICS.items() if metric.loss == "throughput"} == {
         "throughput",
+        "tokens_per_s",
         "host_to_device",
         "device_to_host",
     }

@@ -79,13 +79,24 @@ def judge_duet(question: Question, data: DuetData) -> Judged:
 
 def judged_rows(question: Question, data: DuetData) -> list[ComparedMetric]:
     """Return every metric of the scenario with its verdict, the one that decides first."""
-    blocks = data.blocks()
-    return [_row(question, METRICS[name], blocks) for name in _metrics(question)]
+    blocks = {series: data.blocks(series) for series in data.series}
+    metrics = [METRICS[name] for name in _metrics(question, data.series)]
+    primaries = sum(question.scenario in metric.primary for metric in metrics)
+    rows = Rows(max(1, primaries), max(SECONDARY_METRICS, len(metrics) - primaries))
+    return [_row(question, metric, blocks[metric.series], rows) for metric in metrics]
 
 
-def _metrics(question: Question) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Rows:
+    """How many rows share the risk of one false `fail`."""
+
+    primary: int = 1
+    secondary: int = SECONDARY_METRICS
+
+
+def _metrics(question: Question, series: tuple[str, ...]) -> tuple[str, ...]:
     """Return the metrics, the one that decides first; a bandwidth replaces the mean of the same times."""
-    names = duet_metrics(question.scenario)
+    names = duet_metrics(question.scenario, series)
     return tuple(question.bandwidth if question.bandwidth and name == "latency_mean" else name for name in names)
 
 
@@ -136,7 +147,7 @@ def _typical(blocks: Blocks) -> BlockOverhead:
     return mean_overhead(blocks) if refusal(blocks, 0.5) else percentile_overhead(blocks, 0.5)
 
 
-def _row(question: Question, metric: Metric, blocks: Blocks) -> ComparedMetric:
+def _row(question: Question, metric: Metric, blocks: Blocks, rows: Rows) -> ComparedMetric:
     budget = question.budgets[metric.name].at(_typical_ms(blocks))
     why_not = refusal(blocks, metric.percentile) if metric.percentile is not None else None
     if why_not:
@@ -148,7 +159,8 @@ def _row(question: Question, metric: Metric, blocks: Blocks) -> ComparedMetric:
     in_percent = budget.unit == "%"
     primary = question.scenario in metric.primary
     pass_risk = question.risks.verdict
-    fail_risk = pass_risk * (PRIMARY_SHARE if primary else (1.0 - PRIMARY_SHARE) / SECONDARY_METRICS)
+    share = PRIMARY_SHARE / rows.primary if primary else (1.0 - PRIMARY_SHARE) / rows.secondary
+    fail_risk = pass_risk * share
     if in_percent:
         judgement = judge(found.ratio, budget.value, alpha=pass_risk, fail_alpha=fail_risk)
     elif metric.unit == "ms":

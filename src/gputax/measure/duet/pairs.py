@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from gputax.errors import CellError
 from gputax.measure.sizing import dropped_runs
+from gputax.plan.tokens import LATENCY, TOKEN_SERIES
 from gputax.stats.overheads import LEAST_RESTARTS, Blocks
 from gputax.stats.verdicts import LOOKS, Looks, looks_for
 
@@ -52,6 +53,8 @@ class Half:
     """How long the worker's threads waited for a CPU during them, where the kernel counts it."""
     counters: Mapping[str, int] = field(default_factory=dict)
     """What a program of the user's used meanwhile: covariates, which no verdict depends on."""
+    series: Mapping[str, FloatArray] = field(default_factory=dict)
+    """The values of its tokens by series (`plan.tokens`), if there are tokens."""
 
 
 class Side(Protocol):
@@ -103,6 +106,8 @@ class Pair:
     b_wait_ns: float | None = None
     a_counters: Mapping[str, int] = field(default_factory=dict)
     b_counters: Mapping[str, int] = field(default_factory=dict)
+    a_series: Mapping[str, FloatArray] = field(default_factory=dict)
+    b_series: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @functools.cached_property
     def a_mean_ns(self) -> float:
@@ -122,10 +127,23 @@ class DuetData:
     slot: Slot
     pairs: list[Pair] = field(default_factory=list)
 
-    def blocks(self) -> Blocks:
-        """Return the pairs for the statistics."""
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The values that every half of every pair has: the latency, and those of its tokens."""
+        common = [name for name in TOKEN_SERIES if all(self._has(pair, name) for pair in self.pairs)]
+        return (LATENCY, *(common if self.pairs else ()))
+
+    @staticmethod
+    def _has(pair: Pair, name: str) -> bool:
+        return all(name in side and side[name].size for side in (pair.a_series, pair.b_series))
+
+    def blocks(self, series: str = LATENCY) -> Blocks:
+        """Return one series of the pairs for the statistics."""
         restart = np.array([pair.restart for pair in self.pairs], dtype=np.int64)
-        return Blocks.of([pair.a_ns for pair in self.pairs], [pair.b_ns for pair in self.pairs], restart)
+        if series == LATENCY:
+            return Blocks.of([pair.a_ns for pair in self.pairs], [pair.b_ns for pair in self.pairs], restart)
+        halves = [[pair.a_series[series] for pair in self.pairs], [pair.b_series[series] for pair in self.pairs]]
+        return Blocks.of(halves[0], halves[1], restart)
 
 
 @dataclass
@@ -309,13 +327,13 @@ class _Duet:
         before = twin.run_slot(slot, number) if twin_first else None
         pair = self._pair(a, b, slot, number)
         check = before if before is not None else twin.run_slot(slot, number)
-        half = Half(pair.a_ns, pair.a_wait_ns, pair.a_counters)
+        half = Half(pair.a_ns, pair.a_wait_ns, pair.a_counters, pair.a_series)
         return pair, self._joined(half, check, twin_first, time_s)
 
     def _joined(self, a: Half, b: Half, b_first: bool, time_s: float) -> Pair:
         return Pair(
             a.latency_ns, b.latency_ns, b_first, time_s, self.found.rounds, a.run_wait_ns, b.run_wait_ns, a.counters,
-            b.counters,
+            b.counters, a.series, b.series,
         )  # fmt: skip
 
     def _elapsed_s(self) -> float:

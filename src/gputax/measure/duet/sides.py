@@ -12,11 +12,12 @@ import numpy as np
 
 from gputax.environments.environment import Described, Evidence
 from gputax.errors import ResultsError, WorkerError
+from gputax.measure.columns import latencies_ns
 from gputax.measure.duet.pairs import Half, Slot
 from gputax.measure.duet.recorded import SideFacts, Spent, of_slot, of_telemetry, side_facts
 from gputax.measure.session import WorkerSession, in_parallel
 from gputax.measure.sizing import Pilot
-from gputax.measure.summary import latencies_ns
+from gputax.measure.tokens import token_series
 from gputax.measure.view import SilentView
 from gputax.places import Places, environment_named
 from gputax.plan.budgets import Budget
@@ -163,7 +164,9 @@ class WorkerSide:
                 columns = observation.columns
                 span_ns = float(columns["end_ns"].max() - columns["start_ns"].min())
                 return Half(np.array([span_ns / columns["samples"].sum()]))  # ns per sample: one over the throughput
-            return Half(latencies_ns(self._scenario, observation.columns).astype(np.float64))
+            columns = observation.columns
+            latency_ns = latencies_ns(self._scenario, columns).astype(np.float64)
+            return Half(latency_ns, series=token_series(self._scenario, columns))
         runs = slot.dropped + slot.runs
         measured = self._session.slot(self._batch, runs, seed * runs, slot.dropped)
         self._add(of_slot(measured))

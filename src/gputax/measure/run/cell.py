@@ -10,6 +10,7 @@ import numpy as np
 
 from gputax.environments.environment import Evidence
 from gputax.measure import sizing
+from gputax.measure.columns import latencies_ns
 from gputax.measure.session import Observation, WorkerSession
 from gputax.measure.sizing import (
     FEWEST_QUERIES,
@@ -20,7 +21,7 @@ from gputax.measure.sizing import (
     server_load,
     stream_load,
 )
-from gputax.measure.summary import Figures, clock_agreement, latencies_ns, summarise
+from gputax.measure.summary import Figures, clock_agreement, summarise
 from gputax.measure.view import RunView
 from gputax.plan.cells import Cell
 from gputax.plan.environment import PROXY, EnvironmentName

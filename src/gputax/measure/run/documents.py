@@ -12,6 +12,7 @@ from gputax.measure.run.cell import Measured
 from gputax.plan.cells import Cell, repetition_name
 from gputax.plan.claims import device_label
 from gputax.plan.own_program import DEVICE as PROGRAM_DEVICE
+from gputax.plan.tokens import TOKEN_TIME, TokenDefinitions
 from gputax.plan.workloads import OPERATIONS, is_micro
 from gputax.results.documents.base import with_notices
 from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RateAttempt, RunRecord
@@ -106,6 +107,9 @@ def benchmark_document(
         rate_source=measured.rate_source or None,
         attempts=tuple(RateAttempt(**dataclasses.asdict(each)) for each in measured.attempts),
         throughput_half_width_percent=figures.throughput_half_width_percent,
+        **(figures.tokens.record() if figures.tokens else {}),
+        token_definitions=_definitions(cell.scenario, facts) if figures.tokens else {},
+        tokens_file=f"samples/{name}-tokens.parquet" if TOKEN_TIME in measured.observation.columns else None,
         bytes_per_run=bytes_per_run or None,
         bandwidth_gb_per_s=bytes_per_run / figures.mean_ns if bytes_per_run else None,
         evidence=measured.evidence.to_dict(),
@@ -119,6 +123,14 @@ def benchmark_document(
         telemetry_file=f"cells/{name}/telemetry.json",
         warnings=with_notices((), list(measured.notices)),
     )
+
+
+def _definitions(scenario: str, facts: dict[str, Any]) -> dict[str, str]:
+    """Return what the token metrics mean: a server's requests have a schedule, all others start when they are sent."""
+    counted = facts.get("tokens_counted", {})
+    return TokenDefinitions(
+        "scheduled" if scenario == "server" else "sent", counted.get("unit", "token"), counted.get("by", "engine")
+    ).to_dict()
 
 
 def _verdict(measured: Measured) -> LoadGenVerdict | None:

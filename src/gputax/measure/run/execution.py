@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gputax.errors import CellError, UsageError
+from gputax.measure.columns import sample_tables
 from gputax.measure.experiment import Experiment
 from gputax.measure.run.cell import Measured, measure_cell
 from gputax.measure.run.documents import (
@@ -136,7 +137,10 @@ class Run:
         for name, text in measured.observation.logs.items():
             store.write_text(f"cells/{benchmark.name}/{name}", text)
         store.write_text(benchmark.telemetry_file, json.dumps(measured.observation.telemetry) + "\n")
-        store.write_samples(benchmark.samples_file, measured.observation.columns)
+        requests, tokens = sample_tables(measured.observation.columns)
+        store.write_samples(benchmark.samples_file, requests)
+        if benchmark.tokens_file:
+            store.write_samples(benchmark.tokens_file, tokens)
         evidence = _run_evidence(experiment.record, measured)
         experiment.update(benchmarks=(*experiment.record.benchmarks, benchmark), evidence=evidence)
         text = micro_text(experiment.record)

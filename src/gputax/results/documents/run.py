@@ -81,6 +81,20 @@ class Benchmark(Document):
     throughput_half_width_percent: float | None = Field(
         default=None, description="half of the 95 % interval within this run; another run may differ by more"
     )
+    tokens: int | None = Field(default=None, description="output tokens of successful requests; null without tokens")
+    tokens_per_sec: float | None = None
+    ttft_p50_ms: float | None = Field(default=None, description="time to first token; token_definitions says from when")
+    ttft_p90_ms: float | None = None
+    ttft_p99_ms: float | None = None
+    tpot_p50_ms: float | None = Field(default=None, description="time per output token of a request, first excluded")
+    tpot_p90_ms: float | None = None
+    tpot_p99_ms: float | None = None
+    itl_p50_ms: float | None = Field(default=None, description="inter-token latency: single gaps")
+    itl_p99_ms: float | None = None
+    token_definitions: dict[str, str] = Field(
+        default_factory=dict, description="what ttft, tpot and itl mean here: clock start, token or chunk, who counted"
+    )
+    tokens_file: str | None = Field(default=None, description="the time of every token or chunk, if it was recorded")
     bytes_per_run: int | None = Field(default=None, description="micro's copies: what one run moves")
     bandwidth_gb_per_s: float | None = Field(default=None, description="bytes_per_run over the mean run, 10^9 bytes")
     evidence: dict[str, Any] = Field(
@@ -143,7 +157,8 @@ def mean_of_repeats(measured: Sequence[Benchmark]) -> RepeatedBenchmark:
 
 _AVERAGED = (
     "latency_mean_ms", "latency_p50_ms", "latency_p90_ms", "latency_p95_ms", "latency_p99_ms", "mean_batch_size",
-    "over_bound_share", "warmup_s",
+    "over_bound_share", "warmup_s", "tokens_per_sec", "ttft_p50_ms", "ttft_p90_ms", "ttft_p99_ms", "tpot_p50_ms",
+    "tpot_p90_ms", "tpot_p99_ms", "itl_p50_ms", "itl_p99_ms",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from gputax.errors import ResultsError
 from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY
 from gputax.plan.comparability import Value
 from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
+from gputax.plan.tokens import LATENCY
 from gputax.results.documents.run import RECORD_NAME
 from gputax.results.importers.source import UNKNOWN, Findings, Place, Source, SourceCell, label_of, scenario_named
 from gputax.stats.percentiles import floor_for
@@ -145,7 +146,7 @@ def _add_metrics(findings: Findings, scenario: str, log: LoadGenLog) -> None:
         return  # its latencies are those of the one query with all samples, so they are not usable
     count = log.metrics.get("result_query_count")
     for metric in METRICS.values():
-        if metric.percentile is None:
+        if metric.percentile is None or metric.series != LATENCY:
             continue
         percent = f"{100 * metric.percentile:.2f}"
         value = log.metrics.get(f"result_{percent}_percentile_per_query_latency_ns", log.percentile_ns(percent))
