@@ -262,6 +262,12 @@ def test_huge_files_are_refused_before_they_are_read(tmp_path: Path) -> None:
         read_source(path)
 
 
+def test_the_page_lists_every_tool_with_the_version_that_was_read() -> None:
+    page = (Path(__file__).parents[3] / "docs/formats.md").read_text()
+    for tool in TOOLS:
+        assert f"| {tool.title} {tool.read_in} | " in page
+
+
 def endpoints_directory(parent: Path, count: int) -> Path:
     """Write a report directory of mlcommons/endpoints with exact times, by the format in its source."""
     directory = parent / "endpoints"

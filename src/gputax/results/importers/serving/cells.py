@@ -80,10 +80,10 @@ def _cell(run: Run) -> SourceCell:
     for name, value in figures.items():
         findings.add(name, value, "requests")
     computed = requests.series_ns if requests is not None else {}
-    for name, value in run.summary.items():
+    for name, stated in run.summary.items():
         # A percentile that the requests are too few for is not taken from the summary instead.
-        if name not in figures and value is not None and METRICS[name].series not in computed:
-            _add_summary(findings, run, name, value)
+        if name not in figures and stated is not None and METRICS[name].series not in computed:
+            _add_summary(findings, run, name, stated)
     if requests is not None and requests.impossible:
         findings.tell("left-out", f"skipped: {requests.impossible} requests with a time that is negative or no number")
     if run.failed:
