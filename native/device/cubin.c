@@ -3,12 +3,11 @@
  * image do not overlap, all that is read of them together may not be longer than the image. */
 #include "device/cubin.h"
 
-#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/ptx/build.h"
+#include "device/cubin_reader.h"
 
 enum {
     MACHINE_CUDA = 190,
@@ -17,61 +16,12 @@ enum {
     SYMBOL_IS_KERNEL = 0x10,     /* in st_other */
     HOST_BYTES_MOST = 512 << 20, /* as for PTX */
     NAME_MOST = 1 << 15,         /* names of templates are long: 3 KiB and more */
-    THREADS_MOST = 1024,         /* of a block */
     REGISTERS_OF_A_BLOCK = 65536,
     WARP = 32,
     RESERVED_SHARED_BYTES = 1024, /* from sm_90 on a kernel's own begin behind these, and its section counts them */
 };
 
-/* One entry of .nv.info: format, attribute, then a value of 16 bits or the number of bytes that follow. */
-enum { FORMAT_BYTES = 4 };
-enum {
-    INFO_MAX_THREADS = 0x05,    /* x, y, z */
-    INFO_FRAME_BYTES = 0x11,    /* symbol, bytes */
-    INFO_PARAMETER = 0x17,      /* index, ordinal and offset (16 bits each), size in the upper 14 bits */
-    INFO_REGISTERS = 0x2f,      /* symbol, count */
-    INFO_LONG_PARAMETER = 0x45, /* index, ordinal, offset, size (16 bits each): for kernels with more than 4 KiB */
-    INFO_PARAMETER_BYTES = 12,
-};
-
-struct section {
-    Elf64_Shdr header;
-    uint32_t info, shared; /* of a kernel's code: the sections that say more of it; 0: none */
-    uint32_t kernel;       /* 1: the first */
-    uint64_t address;      /* of variables: where they were placed */
-};
-
-struct cubin {
-    struct pool *pool;
-    struct ptx_memory memory;
-    struct ptx_kernel *kernels;
-    size_t kernel_count;
-    struct ptx_variable *variables;
-    size_t variable_count;
-    uint64_t *placed; /* where sections of variables lie */
-    size_t placed_count;
-    uint64_t device_bytes;
-};
-
-struct reader {
-    const uint8_t *image;
-    size_t bytes;
-    struct cubin *cubin;
-    const struct ptx_memory *memory;
-    struct budget budget;
-    struct pool *scratch;
-    struct section *sections;
-    uint32_t section_count;
-    const char *section_names, *symbol_names;
-    size_t section_names_bytes, symbol_names_bytes;
-    const uint8_t *symbols;
-    size_t symbol_count;
-    size_t info_left, names_left; /* what may still be read of both */
-    struct ptx_log *log;
-    CUresult result;
-};
-
-static bool fail(struct reader *r, CUresult result, const char *why)
+bool cubin_fail(struct reader *r, CUresult result, const char *why)
 {
     if (r->result == CUDA_SUCCESS) {
         r->result = result;
@@ -80,19 +30,19 @@ static bool fail(struct reader *r, CUresult result, const char *why)
     return false;
 }
 
-static void *table_of(struct reader *r, struct pool *pool, size_t count, size_t each)
+void *cubin_table(struct reader *r, struct pool *pool, size_t count, size_t each)
 {
     size_t bytes;
     void *memory = NULL;
     if (!__builtin_mul_overflow(count, each, &bytes))
         memory = pool_take(pool, &r->budget, bytes ? bytes : 1);
     if (!memory)
-        fail(r, CUDA_ERROR_OUT_OF_MEMORY, "its tables do not fit into the memory that it may take");
+        cubin_fail(r, CUDA_ERROR_OUT_OF_MEMORY, "its tables do not fit into the memory that it may take");
     return memory;
 }
 
 /* The bytes of a section that has bytes, or NULL. */
-static const uint8_t *contents(const struct reader *r, const Elf64_Shdr *section)
+const uint8_t *cubin_contents(const struct reader *r, const Elf64_Shdr *section)
 {
     bool inside = section->sh_type != SHT_NOBITS && section->sh_offset <= r->bytes &&
                   section->sh_size <= r->bytes - section->sh_offset;
@@ -118,18 +68,18 @@ static bool section_is(const struct reader *r, const struct section *section, co
 static bool read_header(struct reader *r, Elf64_Ehdr *header)
 {
     if (r->bytes < sizeof *header)
-        return fail(r, CUDA_ERROR_INVALID_IMAGE, "shorter than its header");
+        return cubin_fail(r, CUDA_ERROR_INVALID_IMAGE, "shorter than its header");
     memcpy(header, r->image, sizeof *header);
     if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
         header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_machine != MACHINE_CUDA)
-        return fail(r, CUDA_ERROR_INVALID_IMAGE, "not a cubin of 64 bits");
+        return cubin_fail(r, CUDA_ERROR_INVALID_IMAGE, "not a cubin of 64 bits");
     uint32_t flags = header->e_flags;
     uint32_t capability = header->e_ident[EI_ABIVERSION] >= ABI_WIDE_FLAGS ? flags >> 8 & 0xff : flags & 0xff;
     if (capability / 10 != PTX_CAPABILITY / 10 || capability > PTX_CAPABILITY)
-        return fail(r, CUDA_ERROR_NO_BINARY_FOR_GPU, "made for another architecture than the device's");
+        return cubin_fail(r, CUDA_ERROR_NO_BINARY_FOR_GPU, "made for another architecture than the device's");
     if (header->e_shnum == 0 || header->e_shentsize != sizeof(Elf64_Shdr) || header->e_shoff > r->bytes ||
         header->e_shnum > (r->bytes - header->e_shoff) / sizeof(Elf64_Shdr))
-        return fail(r, CUDA_ERROR_INVALID_IMAGE, "its table of sections lies outside of it");
+        return cubin_fail(r, CUDA_ERROR_INVALID_IMAGE, "its table of sections lies outside of it");
     return true;
 }
 
@@ -139,14 +89,14 @@ static bool read_sections(struct reader *r)
     if (!read_header(r, &header))
         return false;
     r->section_count = header.e_shnum;
-    r->sections = table_of(r, r->scratch, r->section_count, sizeof *r->sections);
+    r->sections = cubin_table(r, r->scratch, r->section_count, sizeof *r->sections);
     if (!r->sections)
         return false;
     for (uint32_t i = 0; i < r->section_count; i++)
         memcpy(&r->sections[i].header, r->image + header.e_shoff + i * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr));
     if (header.e_shstrndx < r->section_count) {
         const Elf64_Shdr *names = &r->sections[header.e_shstrndx].header;
-        r->section_names = (const char *)contents(r, names);
+        r->section_names = (const char *)cubin_contents(r, names);
         r->section_names_bytes = r->section_names ? names->sh_size : 0;
     }
     for (uint32_t i = 1; i < r->section_count; i++) {
@@ -168,18 +118,18 @@ static bool read_symbol_table(struct reader *r)
         if (table->sh_type != SHT_SYMTAB || table->sh_link >= r->section_count)
             continue;
         const Elf64_Shdr *names = &r->sections[table->sh_link].header;
-        r->symbols = contents(r, table);
-        r->symbol_names = (const char *)contents(r, names);
+        r->symbols = cubin_contents(r, table);
+        r->symbol_names = (const char *)cubin_contents(r, names);
         if (!r->symbols || !r->symbol_names || table->sh_entsize != sizeof(Elf64_Sym))
-            return fail(r, CUDA_ERROR_INVALID_IMAGE, "its table of symbols is damaged");
+            return cubin_fail(r, CUDA_ERROR_INVALID_IMAGE, "its table of symbols is damaged");
         r->symbol_count = table->sh_size / sizeof(Elf64_Sym);
         r->symbol_names_bytes = names->sh_size;
         return true;
     }
-    return fail(r, CUDA_ERROR_INVALID_IMAGE, "it has no table of symbols");
+    return cubin_fail(r, CUDA_ERROR_INVALID_IMAGE, "it has no table of symbols");
 }
 
-static Elf64_Sym symbol_at(const struct reader *r, size_t index)
+Elf64_Sym cubin_symbol(const struct reader *r, size_t index)
 {
     Elf64_Sym symbol;
     memcpy(&symbol, r->symbols + index * sizeof symbol, sizeof symbol);
@@ -187,7 +137,7 @@ static Elf64_Sym symbol_at(const struct reader *r, size_t index)
 }
 
 /* The section that the symbol lies in, or NULL. */
-static struct section *home_of(const struct reader *r, const Elf64_Sym *symbol)
+struct section *cubin_home(const struct reader *r, const Elf64_Sym *symbol)
 {
     return symbol->st_shndx != SHN_UNDEF && symbol->st_shndx < r->section_count ? &r->sections[symbol->st_shndx] : NULL;
 }
@@ -197,150 +147,30 @@ static char *kept_name(struct reader *r, const Elf64_Sym *symbol)
     const char *name = string_at(r->symbol_names, r->symbol_names_bytes, symbol->st_name);
     size_t bytes = name ? strlen(name) + 1 : 0;
     if (!name || bytes > r->names_left) {
-        fail(r, CUDA_ERROR_INVALID_IMAGE, "the name of a symbol lies outside of its table, or is too long");
+        cubin_fail(r, CUDA_ERROR_INVALID_IMAGE, "the name of a symbol lies outside of its table, or is too long");
         return NULL;
     }
     r->names_left -= bytes;
-    char *kept = table_of(r, r->cubin->pool, bytes, 1);
+    char *kept = cubin_table(r, r->cubin->pool, bytes, 1);
     if (kept)
         memcpy(kept, name, bytes);
     return kept;
-}
-
-/* --- .nv.info --- */
-
-struct info_entry {
-    uint8_t attribute;
-    uint16_t bytes;
-    const uint8_t *value;
-};
-
-static uint32_t word(const uint8_t *at)
-{
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
-static uint16_t half_word(const uint8_t *at)
-{
-    uint16_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
-/* The next entry with bytes of its own; false at the end, and for a damaged section, which fails. */
-static bool next_entry(struct reader *r, const uint8_t **at, const uint8_t *end, struct info_entry *entry)
-{
-    while (end - *at >= 4) {
-        const uint8_t *head = *at;
-        *at += 4;
-        if (head[0] != FORMAT_BYTES)
-            continue;
-        *entry = (struct info_entry){head[1], half_word(head + 2), head + 4};
-        if (entry->bytes > end - *at)
-            return fail(r, CUDA_ERROR_INVALID_IMAGE, "an entry of .nv.info is longer than its section");
-        *at += entry->bytes;
-        return true;
-    }
-    return false;
-}
-
-static bool open_info(struct reader *r, const struct section *section, const uint8_t **at, const uint8_t **end)
-{
-    *at = contents(r, &section->header);
-    if (!*at || section->header.sh_size > r->info_left)
-        return fail(r, CUDA_ERROR_INVALID_IMAGE, "its sections .nv.info lie outside of it, or overlap");
-    r->info_left -= section->header.sh_size;
-    *end = *at + section->header.sh_size;
-    return true;
-}
-
-static bool is_parameter(const struct info_entry *entry)
-{
-    return (entry->attribute == INFO_PARAMETER || entry->attribute == INFO_LONG_PARAMETER) &&
-           entry->bytes == INFO_PARAMETER_BYTES;
-}
-
-static bool read_parameter(struct reader *r, const struct info_entry *entry, struct ptx_kernel *kernel,
-                           struct ptx_parameter *parameters)
-{
-    uint32_t ordinal = half_word(entry->value + 4), offset = half_word(entry->value + 6);
-    uint32_t bytes =
-        entry->attribute == INFO_PARAMETER ? word(entry->value + 8) >> 18 : (uint32_t)half_word(entry->value + 8);
-    if (ordinal >= kernel->parameter_count || parameters[ordinal].bytes || !bytes ||
-        offset + bytes > PTX_PARAMETER_BYTES)
-        return fail(r, CUDA_ERROR_INVALID_IMAGE, "the parameters of a kernel contradict each other");
-    parameters[ordinal] = (struct ptx_parameter){offset, bytes};
-    if (offset + bytes > kernel->parameter_bytes)
-        kernel->parameter_bytes = offset + bytes;
-    return true;
-}
-
-static bool read_kernel_info(struct reader *r, const struct section *section, struct ptx_kernel *kernel)
-{
-    const uint8_t *begin, *end;
-    struct info_entry entry;
-    if (!open_info(r, section, &begin, &end))
-        return false;
-    for (const uint8_t *at = begin; next_entry(r, &at, end, &entry);)
-        kernel->parameter_count += is_parameter(&entry);
-    struct ptx_parameter *parameters = table_of(r, r->cubin->pool, kernel->parameter_count, sizeof *parameters);
-    if (!parameters)
-        return false;
-    kernel->parameters = parameters;
-    for (const uint8_t *at = begin; r->result == CUDA_SUCCESS && next_entry(r, &at, end, &entry);) {
-        if (is_parameter(&entry) && !read_parameter(r, &entry, kernel, parameters))
-            return false;
-        if (entry.attribute == INFO_MAX_THREADS && entry.bytes >= 12) {
-            uint64_t threads = (uint64_t)word(entry.value) * word(entry.value + 4);
-            threads = threads > THREADS_MOST ? THREADS_MOST : threads * word(entry.value + 8);
-            if (threads && threads < THREADS_MOST)
-                kernel->threads_max = (uint32_t)threads;
-        }
-    }
-    return r->result == CUDA_SUCCESS;
-}
-
-/* What .nv.info says of all kernels, by their symbols. */
-static bool read_common_info(struct reader *r, const struct section *section)
-{
-    const uint8_t *at, *end;
-    struct info_entry entry;
-    if (!open_info(r, section, &at, &end))
-        return false;
-    while (next_entry(r, &at, end, &entry)) {
-        bool wanted = entry.attribute == INFO_REGISTERS || entry.attribute == INFO_FRAME_BYTES;
-        if (!wanted || entry.bytes < 8 || word(entry.value) >= r->symbol_count)
-            continue;
-        Elf64_Sym symbol = symbol_at(r, word(entry.value));
-        const struct section *home = home_of(r, &symbol);
-        if (!home || !home->kernel)
-            continue;
-        struct ptx_kernel *kernel = &r->cubin->kernels[home->kernel - 1];
-        uint32_t value = word(entry.value + 4) & 0x7fffffff;
-        if (entry.attribute == INFO_REGISTERS)
-            kernel->register_count = value;
-        else
-            kernel->local_bytes = value;
-    }
-    return r->result == CUDA_SUCCESS;
 }
 
 /* --- kernels and variables --- */
 
 static bool is_kernel(const struct reader *r, const Elf64_Sym *symbol)
 {
-    return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && (symbol->st_other & SYMBOL_IS_KERNEL) && home_of(r, symbol);
+    return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && (symbol->st_other & SYMBOL_IS_KERNEL) && cubin_home(r, symbol);
 }
 
 static bool read_kernel(struct reader *r, const Elf64_Sym *symbol, struct ptx_kernel *kernel)
 {
-    const struct section *code = home_of(r, symbol);
+    const struct section *code = cubin_home(r, symbol);
     kernel->threads_max = THREADS_MOST;
     kernel->register_count = code->header.sh_info >> 24; /* .nv.info has the last word */
     kernel->name = kept_name(r, symbol);
-    if (!kernel->name || (code->info && !read_kernel_info(r, &r->sections[code->info], kernel)))
+    if (!kernel->name || (code->info && !cubin_kernel_info(r, &r->sections[code->info], kernel)))
         return false;
     if (code->shared) {
         uint64_t bytes = r->sections[code->shared].header.sh_size;
@@ -365,24 +195,24 @@ static bool read_kernels(struct reader *r)
 {
     struct cubin *cubin = r->cubin;
     for (size_t i = 0; i < r->symbol_count; i++) { /* one kernel for each section of code */
-        Elf64_Sym symbol = symbol_at(r, i);
-        if (is_kernel(r, &symbol) && !home_of(r, &symbol)->kernel)
-            home_of(r, &symbol)->kernel = (uint32_t)++cubin->kernel_count;
+        Elf64_Sym symbol = cubin_symbol(r, i);
+        if (is_kernel(r, &symbol) && !cubin_home(r, &symbol)->kernel)
+            cubin_home(r, &symbol)->kernel = (uint32_t)++cubin->kernel_count;
     }
-    cubin->kernels = table_of(r, cubin->pool, cubin->kernel_count, sizeof *cubin->kernels);
+    cubin->kernels = cubin_table(r, cubin->pool, cubin->kernel_count, sizeof *cubin->kernels);
     if (!cubin->kernels)
         return false;
     for (size_t i = 0; i < r->symbol_count; i++) {
-        Elf64_Sym symbol = symbol_at(r, i);
+        Elf64_Sym symbol = cubin_symbol(r, i);
         if (!is_kernel(r, &symbol))
             continue;
-        struct ptx_kernel *kernel = &cubin->kernels[home_of(r, &symbol)->kernel - 1];
+        struct ptx_kernel *kernel = &cubin->kernels[cubin_home(r, &symbol)->kernel - 1];
         if (!kernel->name && !read_kernel(r, &symbol, kernel))
             return false;
     }
     for (uint32_t i = 1; i < r->section_count; i++)
         if (r->sections[i].header.sh_type == SECTION_INFO && section_is(r, &r->sections[i], ".nv.info") &&
-            !read_common_info(r, &r->sections[i]))
+            !cubin_common_info(r, &r->sections[i]))
             return false;
     for (size_t i = 0; i < cubin->kernel_count; i++)
         limit_threads(&cubin->kernels[i]);
@@ -399,11 +229,11 @@ static bool place_section(struct reader *r, struct section *section)
 {
     struct cubin *cubin = r->cubin;
     const Elf64_Shdr *header = &section->header;
-    const uint8_t *first = contents(r, header);
+    const uint8_t *first = cubin_contents(r, header);
     if (header->sh_type != SHT_NOBITS && !first)
-        return fail(r, CUDA_ERROR_INVALID_IMAGE, "a section of variables lies outside of it");
+        return cubin_fail(r, CUDA_ERROR_INVALID_IMAGE, "a section of variables lies outside of it");
     if (header->sh_size > r->budget.left || !(section->address = r->memory->place(r->memory->who, header->sh_size)))
-        return fail(r, CUDA_ERROR_OUT_OF_MEMORY, "its variables do not fit into the memory that it may take");
+        return cubin_fail(r, CUDA_ERROR_OUT_OF_MEMORY, "its variables do not fit into the memory that it may take");
     r->budget.left -= header->sh_size;
     cubin->device_bytes += header->sh_size;
     cubin->placed[cubin->placed_count++] = section->address;
@@ -414,7 +244,7 @@ static bool place_section(struct reader *r, struct section *section)
 
 static bool is_variable(const struct reader *r, const Elf64_Sym *symbol)
 {
-    const struct section *home = home_of(r, symbol);
+    const struct section *home = cubin_home(r, symbol);
     return ELF64_ST_TYPE(symbol->st_info) == STT_OBJECT && home && home->address &&
            symbol->st_value <= home->header.sh_size && symbol->st_size <= home->header.sh_size - symbol->st_value;
 }
@@ -425,7 +255,7 @@ static bool read_variables(struct reader *r)
     size_t count = 0;
     for (uint32_t i = 1; i < r->section_count; i++)
         count += r->sections[i].header.sh_size && holds_variables(r, &r->sections[i]);
-    cubin->placed = table_of(r, cubin->pool, count, sizeof *cubin->placed);
+    cubin->placed = cubin_table(r, cubin->pool, count, sizeof *cubin->placed);
     if (!cubin->placed)
         return false;
     for (uint32_t i = 1; i < r->section_count; i++)
@@ -433,19 +263,19 @@ static bool read_variables(struct reader *r)
             return false;
     count = 0;
     for (size_t i = 0; i < r->symbol_count; i++) {
-        Elf64_Sym symbol = symbol_at(r, i);
+        Elf64_Sym symbol = cubin_symbol(r, i);
         count += is_variable(r, &symbol);
     }
-    cubin->variables = table_of(r, cubin->pool, count, sizeof *cubin->variables);
+    cubin->variables = cubin_table(r, cubin->pool, count, sizeof *cubin->variables);
     for (size_t i = 0; cubin->variables && i < r->symbol_count; i++) {
-        Elf64_Sym symbol = symbol_at(r, i);
+        Elf64_Sym symbol = cubin_symbol(r, i);
         if (!is_variable(r, &symbol))
             continue;
         const char *name = kept_name(r, &symbol);
         if (!name)
             return false;
         cubin->variables[cubin->variable_count++] =
-            (struct ptx_variable){name, home_of(r, &symbol)->address + symbol.st_value, symbol.st_size};
+            (struct ptx_variable){name, cubin_home(r, &symbol)->address + symbol.st_value, symbol.st_size};
     }
     return cubin->variables != NULL;
 }

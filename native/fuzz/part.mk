@@ -43,7 +43,7 @@ $(eval $(call fuzz_target,ring,wire/shm.c wire/wait.c))
 $(eval $(call fuzz_target,socket,wire/handshake.c wire/transports.c wire/shm.c wire/shm_region.c wire/wait.c wire/unix_socket.c))
 
 $(eval $(call fuzz_target,fatbin,$(wildcard device/fatbin/*.c)))
-$(eval $(call fuzz_target,cubin,device/cubin.c device/ptx/pool.c))
+$(eval $(call fuzz_target,cubin,device/cubin.c device/cubin_info.c device/ptx/pool.c))
 
 # The loader and the interpreter of PTX need libm and their own flags (see device/part.mk), so the rule is our own.
 PTX_FUZZED := fuzz/ptx.c fuzz/ptx_mutate.c device/meter.c $(wildcard device/ptx/*.c)

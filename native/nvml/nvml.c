@@ -13,9 +13,8 @@
 
 #include "include/cuda_abi.h"
 #include "nvml/nvml_abi.h"
+#include "nvml/state.h"
 #include "nvml/utilisation.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 enum { NAME_BYTES = 96, UUID_BYTES = 48, PCI_BUS_ID = 33, PCI_DEVICE_ID = 34, PCI_DOMAIN_ID = 50, NO_INSTANCE = -1 };
 
@@ -170,7 +169,7 @@ EXPORT const char *nvmlErrorString(nvmlReturn_t result)
     }
 }
 
-static bool initialised(void)
+bool nvml_initialised(void)
 {
     pthread_mutex_lock(&lock);
     bool any = users > 0;
@@ -181,7 +180,7 @@ static bool initialised(void)
 /* Whether a question may be answered: `out` is where the answer goes. */
 static nvmlReturn_t ready(const void *out)
 {
-    if (!initialised())
+    if (!nvml_initialised())
         return NVML_ERROR_UNINITIALIZED;
     return out != NULL ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
@@ -463,38 +462,6 @@ NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
-
-/* What the tenant's side cannot know. Their names exist, because torch looks all of its names up at once and tools print
- * "N/A" for this answer. */
-#define NOT_SUPPORTED(name) \
-    EXPORT nvmlReturn_t name(void); \
-    EXPORT nvmlReturn_t name(void) \
-    { \
-        return initialised() ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_UNINITIALIZED; \
-    }
-NOT_SUPPORTED(nvmlDeviceGetTemperature)
-NOT_SUPPORTED(nvmlDeviceGetTemperatureV)
-NOT_SUPPORTED(nvmlDeviceGetPowerUsage)
-NOT_SUPPORTED(nvmlDeviceGetEnforcedPowerLimit)
-NOT_SUPPORTED(nvmlDeviceGetClockInfo)
-NOT_SUPPORTED(nvmlDeviceGetMaxClockInfo)
-NOT_SUPPORTED(nvmlDeviceGetFanSpeed)
-NOT_SUPPORTED(nvmlDeviceGetPerformanceState)
-NOT_SUPPORTED(nvmlDeviceGetCurrentClocksThrottleReasons)
-NOT_SUPPORTED(nvmlDeviceGetCurrentClocksEventReasons)
-NOT_SUPPORTED(nvmlDeviceGetFieldValues)
-NOT_SUPPORTED(nvmlDeviceGetEccMode)
-NOT_SUPPORTED(nvmlDeviceGetTotalEccErrors)
-NOT_SUPPORTED(nvmlDeviceGetMigMode)
-NOT_SUPPORTED(nvmlDeviceGetMinorNumber)
-NOT_SUPPORTED(nvmlDeviceGetProcessUtilization)
-NOT_SUPPORTED(nvmlDeviceGetNvLinkState)
-NOT_SUPPORTED(nvmlDeviceGetNvLinkRemoteDeviceType)
-NOT_SUPPORTED(nvmlDeviceGetNvLinkRemotePciInfo_v2)
-NOT_SUPPORTED(nvmlDeviceGetGpuFabricInfo)
-NOT_SUPPORTED(nvmlDeviceGetGpuFabricInfoV)
-NOT_SUPPORTED(nvmlDeviceGetP2PStatus)
-NOT_SUPPORTED(nvmlDeviceGetTopologyCommonAncestor)
 
 /* By this a measuring program knows ours: what it asks would travel beside what it measures. */
 EXPORT int gputaxNvml(void);

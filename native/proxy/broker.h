@@ -103,6 +103,9 @@ void broker_stop(struct broker *broker, unsigned int milliseconds);
 /* Kills a tenant's worker. False if there is no such tenant. */
 bool broker_evict(struct broker *broker, uint64_t tenant);
 
+/* Kills a seat's worker, and keeps the first reason. The caller holds the lock. */
+void seat_end(struct seat *seat, const char *why);
+
 /* Decides again how long everyone may spin, and ends workers that are over their time; called every few ms by a thread of
  * its own. */
 void broker_govern(struct broker *broker);

@@ -12,4 +12,10 @@ static inline uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/* Milliseconds in the unit of the clock. */
+static inline uint64_t ms(uint64_t count)
+{
+    return count * 1000000;
+}
+
 #endif

@@ -13,7 +13,7 @@ from gputax.plan.cells import StrPath
 from gputax.plan.environment import environment_in
 from gputax.plan.notices import Notice
 from gputax.plan.workloads import is_micro
-from gputax.results.importers.detect import format_of, read_source
+from gputax.results.importers.detect import SERVING, format_of, read_source
 from gputax.results.importers.source import UNKNOWN, Place, Source, SourceCell
 from gputax.text import printable
 
@@ -146,6 +146,12 @@ def is_foreign(word: StrPath) -> bool:
     except ResultsError:
         return False
     return found not in (None, "gputax")
+
+
+def serving_format(word: StrPath) -> str:
+    """Return the load generator whose file this is; "" if it is none's."""
+    found = format_of(Place(named_path(word)[1]))
+    return found if found in SERVING else ""
 
 
 def read_given(words: Iterable[StrPath]) -> tuple[list[Source], list[Misfit]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 from gputax.compare.matching import CellPair, compatible
 from gputax.errors import ResultsError
 from gputax.plan.budgets import Budget, Budgets
-from gputax.plan.comparability import Difference, differences, unchecked
+from gputax.plan.comparability import Difference, Rule, differences, unchecked
 from gputax.plan.metrics import BATCHED, METRICS, OVER_BOUND_SHARE, Metric, judged_metrics
 from gputax.plan.notices import Notice
 from gputax.plan.tokens import TOKEN_SERIES
@@ -117,17 +117,30 @@ def cell_rows(
         named = name in asked
         if named and compared.base_value is None and not compared.obstacle:
             compared = Compared(None, None, obstacle=_absent(metric, base, other, scenario))
-        if compared.base_value is None and not compared.refused and not named:
+        meant_otherwise = _meant_otherwise(metric, pair)
+        has_one = name in pair.base.metrics or name in pair.other.metrics
+        if compared.base_value is None and not compared.refused and not named and not (meant_otherwise and has_one):
             if compared.obstacle:
                 text = f"not judged: {metric.title} of {pair.base.title}: {compared.obstacle}"
                 skipped.append(Notice("not-judged", text))
             continue
         notices = (*of_the_cell, *(Notice("statistics", text) for text in compared.notices))
         decides = named or not compared.refused
-        rows.append(Row(base.label, other.label, pair, metric, compared, budget, found, notices, decides))
+        unlike = (*found, *meant_otherwise)
+        rows.append(Row(base.label, other.label, pair, metric, compared, budget, unlike, notices, decides))
     if not rows:
         skipped += of_the_cell  # no row would carry them
     return CellRows(tuple(rows), tuple(skipped), tuple(_not_judged(base, other, pair, judged)))
+
+
+def _meant_otherwise(metric: Metric, pair: CellPair) -> tuple[Difference, ...]:
+    """Return the difference of definition that forbids this metric: the same name for two times, or none if equal."""
+    if metric.percentile is None and metric.name not in ("latency_mean", OVER_BOUND_SHARE.name):
+        return ()
+    a, b = pair.base.meant.get(metric.series), pair.other.meant.get(metric.series)
+    if a is None or b is None or a.definition.key == b.definition.key:
+        return ()
+    return (Difference(Rule("definition", "two definitions under one name", ("compare",)), a.text, b.text),)
 
 
 def _has_tokens(cell: SourceCell) -> bool:
@@ -328,7 +341,7 @@ class TooFewSamples(ResultsError):
 def with_samples(metric: Metric, base: CellSeries, other: CellSeries) -> Compared:
     """Compare a metric by the samples of both sides; the error says why they are not enough."""
     if metric.series in TOKEN_SERIES:
-        raise ResultsError(f"{metric.title} is compared by its values in repeats, not by samples")
+        return _of_tokens(metric, base, other)
     if metric.name == "throughput":
         return _throughput(base, other)
     if metric.name == "latency_mean":
@@ -401,11 +414,22 @@ def _mean(base: CellSeries, other: CellSeries) -> Compared:
 
 
 def _percentile(p: float, base: CellSeries, other: CellSeries) -> Compared:
+    return _percentile_of(p, (base.latency_ns, other.latency_ns), (base.ordered_ns, other.ordered_ns))
+
+
+def _of_tokens(metric: Metric, base: CellSeries, other: CellSeries) -> Compared:
+    values = [side.tokens_ns.get(metric.series) for side in (base, other)]
+    if metric.percentile is None or values[0] is None or values[1] is None:
+        raise ResultsError(f"{metric.title} has no single values on both sides")
+    return _percentile_of(metric.percentile, (values[0], values[1]), (np.sort(values[0]), np.sort(values[1])))
+
+
+def _percentile_of(p: float, values: tuple[FloatArray, FloatArray], ordered: tuple[FloatArray, FloatArray]) -> Compared:
     floor = floor_for(p)
-    counts = (base.latency_ns.size, other.latency_ns.size)
+    counts = (values[0].size, values[1].size)
     if min(counts) < floor:
         raise TooFewSamples(f"p{100 * p:g} needs {floor} samples on each side, there are {counts[0]} and {counts[1]}")
-    spreads = [percentile_spread(side.latency_ns, side.ordered_ns, p, 1.0 / NS_PER_MS) for side in (base, other)]
+    spreads = [percentile_spread(values[each], ordered[each], p, 1.0 / NS_PER_MS) for each in (0, 1)]
     ratio, gap = spread_ratio(spreads[0], spreads[1]), spread_gap(spreads[0], spreads[1], "ms")
     return Compared(gap.base, gap.other, ratio.value, gap.value, ratio, gap, spread="within one run")
 
@@ -432,6 +456,8 @@ class CellSeries:
     """One per row; their mean is exactly the run's time over its samples, that is one over the throughput."""
     bound_ms: float | None = None
     """Server only: a query above this is late."""
+    tokens_ns: Mapping[str, FloatArray] = dataclasses.field(default_factory=dict)
+    """What tokens add, by series: one value per request, or per gap between two tokens."""
 
     @cached_property
     def ordered_ns(self) -> FloatArray:
@@ -451,4 +477,4 @@ def cell_series(samples: CellSamples, bound_ms: float | None) -> CellSeries:
     gaps = np.diff(ends, prepend=samples.begin_ns.min()).astype(np.float64)
     # Rows may hold unequal batches, so the gaps are scaled by the mean batch and not each by its own.
     per_sample = gaps * (latency_ns.size / float(samples.samples.sum()))
-    return CellSeries(latency_ns.astype(np.float64), per_sample, bound_ms)
+    return CellSeries(latency_ns.astype(np.float64), per_sample, bound_ms, samples.series_ns)

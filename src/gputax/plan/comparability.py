@@ -113,6 +113,9 @@ RULES: tuple[Rule, ...] = (
     Rule("sample_count", "different inputs", ("duet", "engine-b", "resume")),
     Rule("seed_offset", "seed of the arrivals", TOLD),
     Rule("loadgen_version", "LoadGen", TOLD),
+    Rule("client", "load generator", TOLD),
+    Rule("input_tokens", "input tokens per request", TOLD),
+    Rule("output_tokens", "output tokens per request", TOLD),
     Rule("gputax_version", "gputax", TOLD),
 )
 # Conditions in a worker's facts, some of them among its engine's options.

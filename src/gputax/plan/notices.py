@@ -400,6 +400,27 @@ CATALOGUE: dict[str, Kind] = {
             "An older JSON file has no samples and no fingerprint: fewer checks are possible.",
             "Measure again with this version for intervals.",
         ),
+        Kind(
+            "other-tool", "input", "measured with another tool",
+            "A load generator for servers wrote the file: its requests give intervals, but nothing proves what it "
+            "measured, and its client is part of every time.",
+            "Compare results of one tool, or measure both sides with gputax.",
+        ),
+        Kind(
+            "definitions", "input", "names mean other times",
+            "The tool's name for a time differs from ours: values are compared by what they count, not by their name.",
+            "Nothing to do; docs/formats.md lists what each tool means by TTFT, TPOT and ITL.",
+        ),
+        Kind(
+            "failed-requests", "input", "requests failed",
+            "Some requests brought no answer. They are in no figure, so a server that drops slow requests looks fast.",
+            "Read the errors in the tool's file before comparing.",
+        ),
+        Kind(
+            "sampled-requests", "input", "only some requests are in the file",
+            "The tool kept a sample of its requests: figures and intervals are of that sample.",
+            "Measure again and keep every request.", "requests",
+        ),
     )
 }  # fmt: skip
 

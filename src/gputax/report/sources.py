@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gputax.compare.document import compare_sources
-from gputax.compare.matching import is_foreign, read_given
+from gputax.compare.matching import is_foreign, read_given, serving_format
 from gputax.errors import GputaxError, ResultsError
 from gputax.plan.budgets import Budgets
 from gputax.plan.environment import BARE
@@ -129,6 +129,12 @@ def read_sources(paths: Sequence[Path]) -> Sources:
     Two or more texts, logs or results of other tools are compared with each other.
     """
     foreign = [path for path in paths if is_foreign(path)]
+    if len(foreign) == 1 and serving_format(foreign[0]):
+        raise ResultsError(
+            f"one result of another tool ({serving_format(foreign[0])}): there is nothing to compare it with",
+            where=str(foreign[0]),
+            next_step="name two of them; `gputax compare BASE OTHER` shows every metric",
+        )
     foreign = foreign if len(foreign) > 1 else []
     own = [path for path in paths if path not in foreign]
     documents = list(dict.fromkeys(document for path in own for document in documents_of(path)))

@@ -46,7 +46,7 @@ def test_these_alone_are_only_told_because_the_layer_may_change_them_or_they_wei
     assert {rule.field for rule in RULES if "compare" not in rule.blocks} == {
         "gpu_uuid", "gpu_driver", "gpu_ecc", "gpu_mig", "gpu_pcie_width", "cpu_model", "usable_cpus", "quota_cpus",
         "kernel", "distribution", "hypervisor", "judged_percentile", "sample_count", "seed_offset", "loadgen_version",
-        "gputax_version", "program_sha256",
+        "gputax_version", "program_sha256", "client", "input_tokens", "output_tokens",
     }  # fmt: skip
 
 

@@ -23,7 +23,9 @@ class Side(Document):
     device: str | None = None
     device_label: str
     source: str = Field(description="directory or file it came from, or the command that measured it")
-    format: str = Field(description="gputax, loadgen, older-json, text, pod-log or duet")
+    format: str = Field(
+        description="gputax, loadgen, older-json, text, pod-log, duet, or the load generator that wrote it"
+    )
     measured: str = Field(default="", description="when, in ISO 8601; empty if the document is the measurement")
     measured_by: Literal["file", "mtime"] = Field(
         default="file", description="mtime: the file has no date, and this is when it was written"

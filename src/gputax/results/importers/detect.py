@@ -16,6 +16,15 @@ from gputax.results.documents.run import RECORD_NAME
 from gputax.results.importers import loadgen, older_json, pod_log, record_source, text_results
 from gputax.results.importers.loadgen import DETAIL_NAME, SUMMARY_NAME
 from gputax.results.importers.record_source import record_place
+from gputax.results.importers.serving import (
+    aiperf,
+    guidellm,
+    inference_perf,
+    llmd_report,
+    mlperf_endpoints,
+    vllm_bench,
+)
+from gputax.results.importers.serving.cells import several_runs
 from gputax.results.importers.source import UNKNOWN, Format, Place, Source
 from gputax.results.importers.text_results import LONGEST_LINE
 from gputax.text import printable
@@ -46,7 +55,7 @@ def with_origin(source: Source, place: Place, given: str) -> Source:
     if not given and inside and by_name and inside != by_name:
         text = f"the file says {inside}, its name says {by_name}: taken as {inside}"
         notices.append(Notice("environment-unclear", text))
-    stamp = _stamp_inside(source, place)
+    stamp = date_in(source.measured) or _stamp_inside(source, place)
     if environment:
         source = dataclasses.replace(source, environment=environment, label=environment)
     return dataclasses.replace(
@@ -67,6 +76,8 @@ def _environment_inside(source: Source, place: Place) -> str:
     if source.format == "older-json":
         document = record_place(place)
         return environment_in(str(document.data.get("environment", ""))) if document is not None else ""
+    if source.format in SERVING:
+        return ""  # what a line of a prompt or a configuration says is not where it was measured
     found = (_ENVIRONMENT.match(line) for line in _lines(place))
     named = {environment_in(each[1][:LONGEST_LINE]) for each in found if each}
     # A file about several environments does not say which of them it is.
@@ -77,6 +88,8 @@ def _stamp_inside(source: Source, place: Place) -> str:
     if source.format == "older-json":
         document = record_place(place)
         return date_in(str(document.data.get("timestamp", ""))) if document is not None else ""
+    if source.format in SERVING:
+        return ""
     found = (_LOADGEN_DATE.search(line) or _DATE.match(line) for line in _lines(place))
     stamps = (date_in(each[1]) for each in found if each)
     return next((stamp for stamp in stamps if stamp), "")
@@ -123,6 +136,9 @@ def _file_time(path: Path) -> str:
     return datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds")
 
 
+SERVING: tuple[Format, ...] = (
+    "aiperf", "inference-perf", "guidellm", "vllm-bench", "mlperf-endpoints", "llm-d-report",
+)  # fmt: skip
 Recognises = Callable[[Place], bool]
 Read = Callable[[Place], Source]
 # In this order: a log with our block may also contain LoadGen's summary, a log may start with a line of JSON, and every
@@ -130,10 +146,23 @@ Read = Callable[[Place], Source]
 FORMATS: dict[Format, tuple[Recognises, Read]] = {
     "pod-log": (pod_log.recognises, pod_log.read),
     "loadgen": (loadgen.recognises, loadgen.read),
+    "aiperf": (aiperf.recognises, aiperf.read),
+    "inference-perf": (inference_perf.recognises, inference_perf.read),
+    "guidellm": (guidellm.recognises, guidellm.read),
+    "vllm-bench": (vllm_bench.recognises, vllm_bench.read),
+    "mlperf-endpoints": (mlperf_endpoints.recognises, mlperf_endpoints.read),
+    "llm-d-report": (llmd_report.recognises, llmd_report.read),
     "gputax": (record_source.recognises, record_source.read),
     "older-json": (older_json.recognises, older_json.read),
     "text": (lambda place: not place.is_directory and place.data is None, text_results.read),
 }
+
+
+_RUN_FILES = (
+    aiperf.RECORDS_NAME, aiperf.SUMMARY_NAME, inference_perf.REQUESTS_NAME, inference_perf.SUMMARY_NAME,
+    guidellm.FILE_NAME, f"performance/{mlperf_endpoints.SUMMARY_NAME}", mlperf_endpoints.SUMMARY_NAME,
+    mlperf_endpoints.EVENTS_NAME,
+)  # fmt: skip
 
 
 def read_source(path: Path, environment: str = "") -> Source:
@@ -156,6 +185,9 @@ def _advice(place: Place) -> str:
         return "this JSON has neither a schema version nor a list of benchmarks"
     if (place.path / COMPARISON_NAME).is_file():
         return "this is a comparison: `gputax report` shows it; compare needs measured results"
+    below = several_runs(place, _RUN_FILES)
+    if below:
+        return below
     names = (RECORD_NAME, loadgen.DETAIL_NAME, loadgen.SUMMARY_NAME)
     for name in names:
         deeper = sorted(place.path.glob(f"*/{name}"))[:3] or sorted(place.path.glob(f"*/*/{name}"))[:3]

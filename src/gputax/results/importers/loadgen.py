@@ -10,6 +10,7 @@ from gputax.errors import ResultsError
 from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY
 from gputax.plan.comparability import Value
 from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
+from gputax.plan.token_tools import SCHEDULED, SENT, Meant
 from gputax.plan.tokens import LATENCY
 from gputax.results.documents.run import RECORD_NAME
 from gputax.results.importers.source import UNKNOWN, Findings, Place, Source, SourceCell, label_of, scenario_named
@@ -135,6 +136,7 @@ def _cell(log: LoadGenLog) -> SourceCell:
         invalid_reasons=tuple(printable(reason) for reason in log.invalid_reasons),
         claim=CLAIM,
         notices=tuple(findings.notices),
+        meant={} if scenario == UNKNOWN else {LATENCY: Meant(SCHEDULED if scenario == "server" else SENT, "LoadGen")},
     )
 
 

@@ -17,6 +17,7 @@ from gputax.plan.comparability import Value, conditions_of_facts
 from gputax.plan.environment import EnvironmentName
 from gputax.plan.metrics import METRICS
 from gputax.plan.notices import Notice
+from gputax.plan.token_tools import meant_by_gputax
 from gputax.plan.workloads import OPERATIONS, is_micro
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.run import RECORD_NAME, Benchmark, RepeatedBenchmark, RunRecord
@@ -102,6 +103,7 @@ def _cell(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> So
         notices=tuple(notices),
         load_samples=load,
         at_s=_seconds(benchmark.started_at),
+        meant=meant_by_gputax(scenario, benchmark.token_definitions),
     )
 
 

@@ -17,10 +17,14 @@ from gputax.errors import ResultsError
 from gputax.plan.cells import SCENARIOS
 from gputax.plan.comparability import Conditions
 from gputax.plan.notices import Notice
+from gputax.plan.token_tools import Meant
 from gputax.results.reading import parse_json, refuse_no_text
 from gputax.text import printable
 
-Format = Literal["gputax", "loadgen", "older-json", "text", "pod-log"]
+Format = Literal[
+    "gputax", "loadgen", "older-json", "text", "pod-log",
+    "aiperf", "inference-perf", "guidellm", "vllm-bench", "mlperf-endpoints", "llm-d-report",
+]  # fmt: skip
 UNKNOWN = "unknown"
 UNNAMED = "unnamed cell"
 _WORKLOADS = (
@@ -39,6 +43,8 @@ class CellSamples:
     end_ns: npt.NDArray[np.int64]
     samples: npt.NDArray[np.int64]
     """Number of samples in each row."""
+    series_ns: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    """What tokens add, by series: one value per request, or per gap between two tokens."""
 
     @property
     def latency_ns(self) -> npt.NDArray[np.int64]:
@@ -67,6 +73,8 @@ class SourceCell:
     """Reads the samples when they are needed; None if there are none."""
     at_s: float | None = None
     """When it began, in seconds since 1970; None if unknown."""
+    meant: Mapping[str, Meant] = field(default_factory=dict)
+    """By series: what its times count, or what its tool means by their name; a missing one is not known."""
     repeats: tuple[SourceCell, ...] = ()
     """The same cell measured several times, each by a new process; empty if it was measured once."""
 
@@ -215,6 +223,11 @@ class Place:
     def plain_text(self) -> str:
         """The text without the line prefixes of log collectors."""
         return "\n".join(without_prefix(line) for line in self.text.splitlines())
+
+    @property
+    def looks_like_json(self) -> bool:
+        """Whether the file starts like a JSON object."""
+        return not self.is_directory and self.text.lstrip().startswith("{")
 
     @cached_property
     def data(self) -> Any:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+
 from gputax.errors import CellError, PreflightError
 from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY, QSL_SEED, SAMPLE_INDEX_SEED, SCHEDULE_SEED, Load
 from gputax.plan.notices import Notice

@@ -6,18 +6,21 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from gputax.errors import ResultsError
 from gputax.results.importers import source
-from gputax.results.importers.detect import FORMATS, read_source
+from gputax.results.importers.detect import FORMATS, SERVING, read_source
+from gputax.results.importers.source import Format
 
 MakeRun = Callable[..., Path]
 
 
 def test_every_format_is_registered() -> None:
-    assert set(FORMATS) == {"gputax", "loadgen", "older-json", "text", "pod-log"}
+    assert set(FORMATS) == {"gputax", "loadgen", "older-json", "text", "pod-log", *SERVING}
+    assert set(FORMATS) == set(get_args(Format))
 
 
 @pytest.mark.parametrize(
