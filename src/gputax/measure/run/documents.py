@@ -7,6 +7,7 @@ from typing import Any
 
 from gputax import __version__
 from gputax.environments.environment import Described, Evidence
+from gputax.measure.energy import energy_j
 from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of, notices_of
 from gputax.measure.run.cell import Measured
 from gputax.plan.cells import Cell, repetition_name
@@ -108,6 +109,7 @@ def benchmark_document(
         throughput_half_width_percent=figures.throughput_half_width_percent,
         bytes_per_run=bytes_per_run or None,
         bandwidth_gb_per_s=bytes_per_run / figures.mean_ns if bytes_per_run else None,
+        joules_per_sample=_joules_per_sample(measured),
         evidence=measured.evidence.to_dict(),
         repeat=repeat,
         session=session,
@@ -119,6 +121,11 @@ def benchmark_document(
         telemetry_file=f"cells/{name}/telemetry.json",
         warnings=with_notices((), list(measured.notices)),
     )
+
+
+def _joules_per_sample(measured: Measured) -> float | None:
+    energy, samples = energy_j(measured.observation.telemetry), measured.figures.samples
+    return None if energy is None or not samples else energy / samples
 
 
 def _verdict(measured: Measured) -> LoadGenVerdict | None:

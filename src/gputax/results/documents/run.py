@@ -83,6 +83,9 @@ class Benchmark(Document):
     )
     bytes_per_run: int | None = Field(default=None, description="micro's copies: what one run moves")
     bandwidth_gb_per_s: float | None = Field(default=None, description="bytes_per_run over the mean run, 10^9 bytes")
+    joules_per_sample: float | None = Field(
+        default=None, description="energy of the whole device during the load over its samples; null: not counted"
+    )
     evidence: dict[str, Any] = Field(
         default_factory=dict, description="what proved that the environment's layers were active, after this cell"
     )
@@ -143,7 +146,7 @@ def mean_of_repeats(measured: Sequence[Benchmark]) -> RepeatedBenchmark:
 
 _AVERAGED = (
     "latency_mean_ms", "latency_p50_ms", "latency_p90_ms", "latency_p95_ms", "latency_p99_ms", "mean_batch_size",
-    "over_bound_share", "warmup_s",
+    "over_bound_share", "warmup_s", "joules_per_sample",
 )  # fmt: skip
 
 

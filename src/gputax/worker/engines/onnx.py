@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from gputax.errors import EngineError, PreflightError, UsageError
 from gputax.plan.notices import Notice
-from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
+from gputax.worker.engines.engine import EngineRequest, InFlight, NoResponse, Samples
+from gputax.worker.engines.onnx_calls import SessionCalls
 from gputax.worker.engines.onnx_runtime import (
     PROVIDERS,
     choose_provider,
@@ -236,6 +237,19 @@ class OnnxEngine:
         self._session.run_with_iobinding(binding)
         if self._copies == "excluded":
             binding.synchronize_outputs()
+
+    def in_flight(self, depth: int) -> InFlight:
+        """Return overlapping runs: a session takes calls of several threads, each with outputs of its own."""
+        return SessionCalls(self._session, self._bind_lane, depth)
+
+    def _bind_lane(self, first: int, count: int) -> Any:
+        """Return a binding of these rows whose outputs nobody else writes."""
+        binding = self._session.io_binding()
+        for name, value in self._values.get((first, count)) or self._input_values(first, count):
+            binding.bind_ortvalue_input(name, value)
+        for output in self._session.get_outputs():
+            binding.bind_output(output.name, "cuda" if self._copies == "excluded" else "cpu", 0)
+        return binding
 
     def close(self) -> None:
         """Drop the session and its device memory."""
