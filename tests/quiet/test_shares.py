@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gputax.api import own_model
 from gputax.measure.share.execution import ShareRequest, measure_sharing
 from gputax.measure.view import SilentView
 from gputax.plan.cells import Setup
@@ -57,8 +58,8 @@ def value(row: ObtainedRow) -> float:
 @pytest.fixture
 def computing(tmp_path: Path) -> Setup:
     """A model of a few milliseconds on one core."""
-    weights = small_classifier(tmp_path / "m.onnx", hidden=512)
-    return Setup("resnet50", weights=str(weights), sample_count=1, max_batch=1)
+    own = own_model(small_classifier(tmp_path / "m.onnx", hidden=512))
+    return Setup(own.name, own=own, sample_count=1, max_batch=1)
 
 
 @control_groups.needed
