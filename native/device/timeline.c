@@ -21,6 +21,8 @@ static _Atomic uint64_t busy_ns[TIMELINE_KINDS]; /* how long the device was at w
 static double kernel_ns;
 static double copy_ns_per_byte;
 static bool throttled; /* any work takes a stated time */
+static double share;   /* of the device's time that this process may have, in percent; 0: all of it */
+static _Atomic uint64_t share_due_ns;
 
 /* A positive number from the environment; 0 if unset. False for anything else. */
 static bool read_setting(const char *name, double *value)
@@ -42,7 +44,8 @@ static bool read_setting(const char *name, double *value)
 bool timeline_open(bool kernels_timed, char *suffix, size_t capacity)
 {
     double kernel_us, copy_gbps;
-    if (!read_setting("GPUTAX_SOFT_KERNEL_US", &kernel_us) || !read_setting("GPUTAX_SOFT_COPY_GBPS", &copy_gbps))
+    if (!read_setting("GPUTAX_SOFT_KERNEL_US", &kernel_us) || !read_setting("GPUTAX_SOFT_COPY_GBPS", &copy_gbps) ||
+        !read_setting("GPUTAX_SOFT_PERCENT", &share))
         return false;
     kernel_ns = kernel_us * 1e3;
     copy_ns_per_byte = copy_gbps > 0 ? 1 / copy_gbps : 0;
@@ -99,10 +102,28 @@ static void wait_for_turn(void)
         sleep_until(own - turn / 2);
 }
 
+/* A process with a share of the time pays for its work with time of its own, of which each second has so much less. What
+ * it did not use is worth one burst: enough for a late wake-up, and too little to take from others what they were given. */
+enum { SHARE_BURST_NS = 20000000 };
+
+static void wait_for_share(double ns)
+{
+    if (share <= 0 || share >= 100)
+        return;
+    uint64_t now = timeline_now(), cost = (uint64_t)(ns * 100 / share + 0.5), due = atomic_load(&share_due_ns), begin;
+    do
+        begin = due + SHARE_BURST_NS < now ? now - SHARE_BURST_NS : due;
+    while (!atomic_compare_exchange_weak(&share_due_ns, &due, begin + cost));
+    if (begin > now)
+        sleep_until(begin);
+}
+
 /* Takes its place behind all work of the device. No lock, so that a process that is killed here holds nobody up. */
 static struct timeline_work begin(enum timeline_kind kind, double ns)
 {
     struct timeline_work work = {.kind = kind};
+    if (throttled)
+        wait_for_share(ns);
     if (throttled && shared_with_others())
         wait_for_turn();
     work.begun_ns = timeline_now();

@@ -27,10 +27,18 @@ enum {
     USERS_FIRST = 60600,
 };
 
-uint64_t broker_memory_limit(const struct broker *broker)
+struct limits broker_limits(const struct broker *broker, unsigned int place)
 {
-    uint64_t asked = broker->policy.limits.memory_bytes, all = broker->finding.memory_bytes;
-    return asked == 0 || asked > all ? all : asked;
+    struct limits limits = broker->policy.limits;
+    uint64_t all = broker->finding.memory_bytes;
+    if (place > 0 && place <= broker->policy.share_count) {
+        uint64_t share = broker->policy.shares[place - 1];
+        limits.memory_bytes = all / 10000 * share;
+        limits.time_share = broker->finding.clears_itself ? share : 0; /* the software device */
+    }
+    if (limits.memory_bytes == 0 || limits.memory_bytes > all)
+        limits.memory_bytes = all;
+    return limits;
 }
 
 int broker_page(const struct broker *broker, struct page **page)
@@ -139,13 +147,15 @@ void record_add(struct record *sums, const struct record *record)
     sums->throttled_ns += record->throttled_ns;
 }
 
-void broker_copy(const struct seat *seat, struct past *to, uint64_t memory_limit_bytes)
+void broker_copy(const struct broker *broker, const struct seat *seat, struct past *to)
 {
+    struct limits limits = broker_limits(broker, seat->peer.place);
     *to = (struct past){.id = seat->id,
                         .identity = seat->identity->number,
                         .peer = seat->peer,
                         .worker = seat->worker,
-                        .memory_limit_bytes = memory_limit_bytes};
+                        .memory_limit_bytes = limits.memory_bytes,
+                        .time_share = limits.time_share};
     _Atomic uint64_t *into = (_Atomic uint64_t *)(void *)&to->record; /* 64-bit numbers only, see page.h */
     const _Atomic uint64_t *from = (const _Atomic uint64_t *)(const void *)&seat->page->record;
     for (size_t at = 0; at < sizeof to->record / sizeof *into; at++)
@@ -257,7 +267,7 @@ static bool seat_tenant(struct broker *broker, struct seat *seat, struct identit
     page->settings.seat = number;
     page->settings.tenant = broker->tenants_seen + 1;
     page->settings.peer = *peer;
-    page->settings.limits.memory_bytes = broker_memory_limit(broker);
+    page->settings.limits = broker_limits(broker, peer->place);
     page->settings.user += page->settings.user == 0 ? 0 : number;
     page->spin_us = broker->spin_us;
     mark_seats(broker, identity, number);
@@ -334,7 +344,7 @@ static void clear_seat(struct broker *broker, struct seat *seat, int status)
 {
     unsigned int number = (unsigned int)(seat - broker->seats);
     struct past *past = &broker->ended[broker->ended_count++ % ENDED_KEPT];
-    broker_copy(seat, past, broker_memory_limit(broker));
+    broker_copy(broker, seat, past);
     past->record.memory_bytes = 0;
     say_how(seat, status, past->ended, sizeof past->ended);
     record_add(&broker->totals, &past->record);

@@ -26,6 +26,7 @@ struct past {
     struct wire_peer peer;
     pid_t worker;
     uint64_t memory_limit_bytes;
+    uint64_t time_share;
     char ended[ENDING_MAX]; /* "" while it lives */
     struct record record;   /* a copy */
 };
@@ -55,6 +56,8 @@ struct policy {
     bool by_process;
     bool always_clear;
     enum spin_policy spin;
+    uint32_t shares[PLACES_MOST]; /* of the places, in hundredths of a percent of the device */
+    unsigned int share_count;     /* 0: none has a share of its own */
 };
 
 struct broker {
@@ -111,9 +114,10 @@ void seat_end(struct seat *seat, const char *why);
 void broker_govern(struct broker *broker);
 
 /* Copies what is known of a living tenant. The caller holds the lock. */
-void broker_copy(const struct seat *seat, struct past *to, uint64_t memory_limit_bytes);
+void broker_copy(const struct broker *broker, const struct seat *seat, struct past *to);
 void record_add(struct record *sums, const struct record *record);
-uint64_t broker_memory_limit(const struct broker *broker);
+/* What a tenant of this place may have; place 0 is the broker's own socket. */
+struct limits broker_limits(const struct broker *broker, unsigned int place);
 
 /* A status socket: its threads never make a tenant wait longer than it takes to copy the counters. That of a place shows
  * the living tenants of the place alone, one reader after the other, so that its readers delay no others. */

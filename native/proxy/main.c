@@ -31,14 +31,15 @@ static const char usage[] =
     "usage: gputax-proxy --socket PATH --backend LIBCUDA [--memory-mb N] [--streams N] [--modules N]\n"
     "                    [--launches-per-s N] [--connections N] [--idle-s N] [--call-s N]\n"
     "                    [--identity group|process] [--spin auto|always|never] [--status-socket PATH]\n"
-    "                    [--mode 0600] [--clear auto|always] [--places N]\n"
+    "                    [--mode 0600] [--clear auto|always] [--places N] [--shares PERCENT,...]\n"
     "                    [--worker-uids FIRST] [--unconfined NAMES]\n"
     "       gputax-proxy --check STATUS-SOCKET\n"
     "Limits are per tenant: a user in one control group (or pod), or with --identity process a process. Without a\n"
     "limit there is none but the device's own.\n"
     "Workers get users of their own, FIRST for the first seat, if the proxy is root; 0 keeps the proxy's user. NAMES\n"
     "are confinements of workers that are left out: those of the status with commas between them, or all.\n"
-    "Places are folders beside the socket, places/1 to places/N, each with a socket for one container.\n";
+    "Places are folders beside the socket, places/1 to places/N, each with a socket for one container.\n"
+    "Shares are those of places 1, 2 and so on: of the device's memory, and of the software device's time.\n";
 
 static uint64_t number(const char *option, const char *text, int base, uint64_t most)
 {
@@ -86,6 +87,7 @@ enum option_id {
     MODE,
     CLEAR,
     PLACES,
+    SHARES,
     WORKER_UIDS,
     UNCONFINED,
     CHECK,
@@ -122,6 +124,28 @@ static bool take_limit(struct policy *policy, int option, const char *text)
     }
 }
 
+/* Percentages with commas between them; all together at most 100. */
+static void take_shares(struct policy *policy, const char *text)
+{
+    double sum = 0;
+    policy->share_count = 0;
+    for (const char *at = text;; at++) {
+        char *end;
+        double percent = strtod(at, &end);
+        sum += percent;
+        if (end == at || !(percent >= 0.01) || !(sum <= 100.01) || policy->share_count == PLACES_MOST ||
+            (*end != 0 && *end != ',')) {
+            fprintf(stderr, "gputax-proxy: --shares %s: at most %d percentages, together at most 100\n%s", text,
+                    PLACES_MOST, usage);
+            exit(2);
+        }
+        policy->shares[policy->share_count++] = (uint32_t)(percent * 100 + 0.5);
+        at = end;
+        if (*end == 0)
+            return;
+    }
+}
+
 static uint64_t measures(const char *names)
 {
     const char *unknown;
@@ -152,6 +176,7 @@ static struct options parse(int count, char **arguments)
         {"status-socket", 1, NULL, STATUS},
         {"clear", 1, NULL, CLEAR},
         {"places", 1, NULL, PLACES},
+        {"shares", 1, NULL, SHARES},
         {"worker-uids", 1, NULL, WORKER_UIDS},
         {"unconfined", 1, NULL, UNCONFINED},
         {"check", 1, NULL, CHECK},
@@ -187,6 +212,9 @@ static struct options parse(int count, char **arguments)
         case PLACES:
             options.places = (unsigned int)number("places", optarg, 10, PLACES_MOST);
             break;
+        case SHARES:
+            take_shares(&options.policy, optarg);
+            break;
         case WORKER_UIDS:
             options.policy.first_user = (uid_t)number("worker-uids", optarg, 10, UINT32_MAX - SEATS);
             options.policy.users_asked = true;
@@ -208,6 +236,8 @@ static struct options parse(int count, char **arguments)
         fputs(usage, stderr);
         exit(2);
     }
+    if (options.places < options.policy.share_count)
+        options.places = options.policy.share_count;
     if (options.policy.connections == 0)
         options.policy.connections = CONNECTIONS_DEFAULT;
     return options;

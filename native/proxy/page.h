@@ -38,6 +38,7 @@ struct limits { /* 0: no limit, but what the tables hold */
     uint64_t streams;
     uint64_t modules;
     uint64_t launches_per_s;
+    uint64_t time_share; /* of the device, in hundredths of a percent; the software device alone keeps it */
 };
 
 /* Written by the broker before the worker starts. */

@@ -88,6 +88,8 @@ static void add_tenant(struct json *json, const struct past *past)
         json_add(json, ", \"place\": %u", past->peer.place);
     json_add(json, ", \"memory_bytes\": %llu, \"memory_limit_bytes\": %llu, ",
              (unsigned long long)past->record.memory_bytes, (unsigned long long)past->memory_limit_bytes);
+    if (past->time_share != 0)
+        json_add(json, "\"time_percent\": %.2f, ", (double)past->time_share / 100);
     json_add(json, "\"confinement\": ");
     confine_list(json, past->record.confinement); /* what its worker says that it has given up */
     json_add(json, ", ");
@@ -143,7 +145,6 @@ static bool may_see(const struct reader *reader, uint64_t identity, const struct
 static bool take_view(const struct reader *reader, struct view *view)
 {
     struct broker *broker = reader->broker;
-    uint64_t limit = broker_memory_limit(broker);
     *view = (struct view){.tenants = calloc(SEATS + ENDED_KEPT, sizeof *view->tenants)};
     if (view->tenants == NULL)
         return false;
@@ -155,7 +156,7 @@ static bool take_view(const struct reader *reader, struct view *view)
         if (seat->id == 0 || !may_see(reader, seat->identity->number, &seat->peer))
             continue;
         struct past *past = &view->tenants[view->count];
-        broker_copy(seat, past, limit);
+        broker_copy(broker, seat, past);
         record_add(&view->totals, &past->record);
         view->memory_bytes += past->record.memory_bytes;
         view->count += past->record.state != TENANT_GREETS; /* else it is in the handshake */

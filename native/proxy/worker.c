@@ -51,9 +51,13 @@ static bool bind_to_broker(pid_t broker)
            poll(&life, 1, 0) == 0 && getppid() == broker;
 }
 
-static void open_shared_device(uint32_t seat)
+static void open_shared_device(uint32_t seat, uint64_t time_share)
 {
     char text[32];
+    if (time_share != 0) {
+        snprintf(text, sizeof text, "%.2f", (double)time_share / 100);
+        setenv("GPUTAX_SOFT_PERCENT", text, 1);
+    }
     snprintf(text, sizeof text, "%d:%u", WORKER_DEVICE, seat);
     setenv("GPUTAX_SOFT_SHARED", text, 1);
     snprintf(text, sizeof text, "%d", WORKER_COMPILER);
@@ -165,7 +169,7 @@ int worker_main(void)
     struct sigaction action = {.sa_handler = stop};
     sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
-    open_shared_device(settings.seat);
+    open_shared_device(settings.seat, settings.limits.time_share);
     static struct backend backend;
     struct finding *finding = &page->finding;
     char why[sizeof finding->why] = "";

@@ -11,6 +11,7 @@ from gputax.results.documents.sharing import (
     CrossCheck,
     IsolationRow,
     NeighbourRow,
+    ObtainedRow,
     SharedCell,
     SharedFigure,
     SharedRow,
@@ -110,6 +111,23 @@ def neighbours(*techniques: str) -> tuple[NeighbourRow, ...]:
     rows = [neighbour(name, kind, size * (i + 1)) for i, name in enumerate(techniques) for kind, size in sizes.items()]
     died = WarningRecord(code="died", text="the neighbour did not start again")
     return (*rows, *(neighbour(name, "crash", 12.0, valid=False, warnings=(died,)) for name in techniques[:1]))
+
+
+def obtained(situation: str = "equals", tenant: int = 1, asked: float | None = 0.3, **changes: Any) -> ObtainedRow:
+    """A tenant that got what it asked for."""
+    values: dict[str, Any] = {
+        "technique": "cpu-quota", "resource": "compute", "tenant": tenant, "situation": situation, "asked": asked,
+        "exactly": True, "obtained": figure(0.3 if asked is None else asked), "repeats": REPEATS,
+        "verdict": None if asked is None else "pass", "reason": "at most 2.1 % less than asked for; tolerance 5 %",
+    }  # fmt: skip
+    return ObtainedRow(**{**values, **changes})
+
+
+def obtained_record(*rows: ObtainedRow, **changes: Any) -> SharingRecord:
+    """An experiment whose tenants asked for shares."""
+    values: dict[str, Any] = {"cells": (), "rows": (), "obtained": rows, **changes}
+    record = sharing_record(("cpu-quota",), **values)
+    return record.model_copy(update={"plan": {**record.plan, "tolerance_percent": 5.0}})
 
 
 def isolation(*techniques: str) -> tuple[IsolationRow, ...]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from gputax.results.documents.sharing import SharingRecord
 
 MODEL, OPERATION = "yolos-small", "micro:operation"
+# Where shares are compared, many short runs are better than few long ones, and several of them are in flight.
+LIGHT_MODEL, LAUNCH = "resnet50", "micro:launch"
 # With neighbours, each restart has many slots of this length: at 10 s, all five kinds took over half an hour.
 WINDOW_S, NEIGHBOURS_WINDOW_S = 10.0, 2.0
 BESIDE = (2,)
@@ -44,15 +46,21 @@ def share_plan(
     slices: int = 0,
     seed: int = 7,
     beside_neighbours: bool = False,
+    shares: Sequence[float] = (),
+    tolerance_percent: float | None = None,
+    in_flight: int | None = None,
 ) -> SharePlan:
-    """Return the plan of a sharing experiment, or raise if it is invalid."""
+    """Return the plan of a sharing experiment, or raise if it is invalid.
+
+    With `shares`, tenants ask for these parts of the device, and what they asked for is compared with what they obtain.
+    """
     from gputax.plan.driver import chosen_engine
     from gputax.plan.engines import SYNONYMS as ENGINE_SYNONYMS
     from gputax.plan.engines import USER_ENGINES, refuse_unused_weights
-    from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, SharePlan
+    from gputax.plan.techniques import ASKING_TECHNIQUES, DEFAULT_TECHNIQUES, DEFAULT_TENANTS, SharePlan
     from gputax.plan.workloads import expanded, workload_facts
 
-    named = tuple(techniques) or DEFAULT_TECHNIQUES[place]
+    named = tuple(techniques) or (ASKING_TECHNIQUES if shares else DEFAULT_TECHNIQUES)[place]
     own = own or OwnModel()
     if is_server(engine):
         refuse_server_contradictions(
@@ -62,7 +70,8 @@ def share_plan(
         workload = server_workload(engine, seed)
     if own.file:
         workload = own.name
-    workloads = expanded((workload or (OPERATION if named == ("proxy",) else MODEL),))
+    behind_proxy, light = (LAUNCH, LIGHT_MODEL) if shares else (OPERATION, MODEL)
+    workloads = expanded((workload or (behind_proxy if named == ("proxy",) else light),))
     if len(workloads) != 1:
         raise UsageError("all tenants must run the same workload", next_step=f"e.g. --workload {OPERATION}")
     workload_facts(workloads[0])
@@ -77,6 +86,8 @@ def share_plan(
     count = tuple(tenants) or DEFAULT_TENANTS
     if beside_neighbours and count not in (DEFAULT_TENANTS, BESIDE):
         raise UsageError("with a neighbour there are always two tenants", next_step="drop --tenants")
+    if shares and count not in (DEFAULT_TENANTS, (len(shares),)):
+        raise UsageError("--shares gives the number of tenants", next_step="drop --tenants")
     if window_s is None:
         window_s = NEIGHBOURS_WINDOW_S if beside_neighbours else WINDOW_S
     if window_s <= 0:
@@ -94,10 +105,11 @@ def share_plan(
         libcuda=absolute(libcuda),
         own=own,
     )
-    return SharePlan(
+    tenants_at_a_time = (len(shares),) if shares else BESIDE if beside_neighbours else count
+    plan = SharePlan(
         place,
         named,
-        BESIDE if beside_neighbours else count,
+        tenants_at_a_time,
         setup,
         repeats=repeats,
         warmup_s=warmup_s,
@@ -106,6 +118,11 @@ def share_plan(
         slices=slices,
         seed=seed,
     )
+    if not shares:
+        return plan
+    from gputax.plan.shares import asking
+
+    return asking(plan, tuple(shares), tolerance_percent, in_flight)
 
 
 def share(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,13 @@ from gputax.cli.options import (
     names,
     options,
     own,
+    percentage,
     place_options,
     program_options,
     server_options,
     variable_options,
 )
-from gputax.errors import Interrupted, UsageError
+from gputax.errors import Interrupted
 from gputax.plan.cells import SCENARIOS
 from gputax.plan.driver import engine_note
 from gputax.plan.options import BUDGET_SUITE, PLACE, SETUP, VERDICT, declared
@@ -103,7 +103,7 @@ def duet(
         a,
         b,
         workload=names(workload, "workload", known_names(tuple(WORKLOADS)), SYNONYMS),
-        width_percent=_percent(width) if width else None,
+        width_percent=percentage(width, "--width", "1%") if width else None,
         max_time_s=max_time,
         stall_timeout_s=stall_timeout,
         command=command_text(),
@@ -147,13 +147,3 @@ def exit_code(comparison: Comparison) -> int:
         return EXIT_BUDGET_EXCEEDED
     lacking = any(warning.code in LACKING for warning in comparison.warnings)
     return 0 if verdicts == {"pass"} and not lacking else EXIT_INCONCLUSIVE
-
-
-def _percent(text: str) -> float:
-    try:
-        width = float(text.rstrip("%"))
-    except ValueError:
-        width = math.nan
-    if not 0.0 < width < math.inf:
-        raise UsageError(f"--width {text!r} is not a percentage above zero", next_step="e.g. --width 1%")
-    return width

@@ -361,6 +361,17 @@ def seconds(text: str, option: str, example: str = "2h, or 90m") -> float:
     return sum(float(number) * _UNITS_S[unit or "s"] for number, unit in parts)
 
 
+def percentage(text: str, option: str, example: str) -> float:
+    """Return the number of `5%` or `5`, above zero."""
+    try:
+        found = float(text.rstrip("%"))
+    except ValueError:
+        found = math.nan
+    if not 0.0 < found < math.inf:
+        raise UsageError(f"{option} {text!r} is not a percentage above zero", next_step=f"e.g. {option} {example}")
+    return found
+
+
 def words_given() -> list[str]:
     """Return the command line of this call behind `gputax`, as it was typed."""
     context = click.get_current_context(silent=True)

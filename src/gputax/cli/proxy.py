@@ -70,6 +70,10 @@ def proxy() -> None:
         least=0, most=PLACES_MOST, group=TENANTS,
     ),
     own(
+        "shares", "Percent of the device for places 1, 2, …: its memory, and the software device's time, e.g. 30,70.",
+        metavar="LIST", group=TENANTS,
+    ),
+    own(
         "worker-uids", "First of 256 users for the workers; 0 keeps the proxy's. [default: 60600 if it is root]",
         group=MACHINE,
     ),

@@ -20,6 +20,7 @@ from gputax.cli.options import (
     names,
     options,
     own,
+    percentage,
     place_options,
     seconds,
     server_options,
@@ -29,6 +30,7 @@ from gputax.errors import UsageError
 from gputax.plan.cells import scenario_named
 from gputax.plan.driver import engine_note
 from gputax.plan.options import PLACE_OPTIONS, TENANTS, EnvironmentOptions, declared
+from gputax.plan.shares import parse_shares
 from gputax.plan.techniques import DEFAULT_TECHNIQUES, DEFAULT_TENANTS, KINDS, SYNONYMS, TECHNIQUES, VICTIMS, SharePlan
 from gputax.plan.workloads import SYNONYMS as WORKLOAD_SYNONYMS
 from gputax.plan.workloads import WORKLOADS, known_names
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 EXIT_CELLS_FAILED = 4
 EXIT_INVALID = 5
 EXIT_NOT_ISOLATED = 6
+EXIT_UNDECIDED = 7
+UNDECIDED = ("inconclusive", "not comparable")
 _TENANTS = ",".join(map(str, DEFAULT_TENANTS))
 
 
@@ -73,7 +77,7 @@ _TENANTS = ",".join(map(str, DEFAULT_TENANTS))
     declared("libcuda"),
     declared("batch", short=False),
     own("repeats", "Repeats, each with new processes.", 5, least=1, show_default=True, short=True, group=TENANTS),
-    own("window", "How long all tenants run together. [default: 10s; 2s beside neighbours]", short=True, group=TENANTS),
+    own("window", "How long all tenants run together. [default: 10s; 2s beside neighbours]", group=TENANTS),
     own("warmup", "Warm-up that is dropped before that.", "2s", show_default=True, group=TENANTS),
     own("slices", "Parts of the device. [default: most tenants]", 0, least=0, group=TENANTS),
     declared("seed"),
@@ -81,6 +85,15 @@ _TENANTS = ",".join(map(str, DEFAULT_TENANTS))
     own("prometheus", "Compare the mean with what Prometheus reports.", metavar="URL", group=TENANTS),
     own("victim", "Scenario of the tenant that is measured beside neighbours: single-stream.", group=TENANTS),
     own("aggressor", f"Its neighbours, one after the other: {', '.join(KINDS)}.", short=True, group=TENANTS),
+    own(
+        "shares",
+        "Compare the share of the device that each tenant asks for with what it obtains, e.g. 30,70 or 1/3.",
+        short=True,
+        metavar="LIST",
+        group=TENANTS,
+    ),
+    own("tolerance", "With --shares: how far from the asked share is a pass. [default: 5%]", group=TENANTS),
+    own("in-flight", "With --shares: runs that each tenant keeps in flight. [default: 4]", 0, least=0, group=TENANTS),
     declared("out", help="Result directory. [default: results/share-ENV-TIME, or the unfinished one]"),
     declared("overwrite"),
     declared("stall-timeout"),
@@ -140,11 +153,13 @@ def exit_code(record: SharingRecord, accept_disturbed: bool) -> int:
     broken = {f"{row.technique}-crash" for row in record.isolation if row.passed is False and "crash" in row.check}
     if any(failure.cell not in broken for failure in record.failures):
         return EXIT_CELLS_FAILED
-    if any(row.passed is False for row in record.isolation):
+    if any(row.passed is False for row in record.isolation) or any(row.verdict == "fail" for row in record.obtained):
         return EXIT_NOT_ISOLATED
     measured: tuple[SharedCell | NeighbourRow, ...] = (*record.cells, *record.neighbours)
     usable = all(each.valid and (accept_disturbed or not each.disturbed) for each in measured)
-    return 0 if usable else EXIT_INVALID
+    if not usable:
+        return EXIT_INVALID
+    return EXIT_UNDECIDED if any(row.verdict in UNDECIDED for row in record.obtained) else 0
 
 
 def share_plan(place: str, chosen: dict[str, Any]) -> SharePlan:
@@ -164,6 +179,7 @@ def share_plan(place: str, chosen: dict[str, Any]) -> SharePlan:
         window_s=seconds(chosen["window"], "--window", "10s") if chosen["window"] else None,
         warmup_s=seconds(chosen["warmup"], "--warmup", "2s"),
         beside_neighbours=bool(chosen.get("aggressor")),
+        **_shares(chosen),
         own=chosen.get("own"),
         **{
             key: chosen[key]
@@ -172,6 +188,24 @@ def share_plan(place: str, chosen: dict[str, Any]) -> SharePlan:
             )
         },
     )  # fmt: skip
+
+
+def _shares(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Return what was said about shares; without them, the other two options are refused."""
+    if not chosen.get("shares"):
+        for name in ("tolerance", "in_flight"):
+            if chosen.get(name):
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} is about shares that tenants ask for", next_step="add --shares 30,70")
+        return {}
+    if chosen.get("aggressor"):
+        raise UsageError("--shares has neighbours of its own", next_step="drop --aggressor, or --shares")
+    tolerance = percentage(chosen["tolerance"], "--tolerance", "5%") if chosen["tolerance"] else None
+    return {
+        "shares": parse_shares(chosen["shares"]),
+        "tolerance_percent": tolerance,
+        "in_flight": chosen["in_flight"] or None,
+    }
 
 
 def _aggressors(victim: str, aggressor: str) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ class ProxyOptions:
     spin: str = ""
     mode: str = ""
     places: int = 0
+    shares: str = ""
     worker_uids: str = ""
     unconfined: str = ""
 
@@ -80,6 +81,7 @@ class ProxyOptions:
             "--spin": self.spin,
             "--mode": self.mode,
             "--places": self.places,
+            "--shares": self.shares,
             "--worker-uids": self.worker_uids,
             "--unconfined": self.unconfined,
         }
@@ -97,6 +99,10 @@ class ProxyAddress:
     def status_socket(self) -> Path:
         """The socket that serves its status."""
         return self.socket.with_name(self.socket.name + ".status")
+
+    def place(self, number: int) -> ProxyAddress:
+        """Return one of its places, from 1: its tenants have a share of their own."""
+        return ProxyAddress(self.socket.parent / "places" / str(number) / self.socket.name)
 
     def status(self) -> dict[str, Any]:
         """Return its status document."""
@@ -296,6 +302,20 @@ def used_proxy(driver: DriverChoice, memory_mb: int = 0, *, same_pid_namespace: 
     options = ProxyOptions(library.path, memory_mb=memory_mb, identity="process", spin=spin_of(os.environ))
     with own_proxy(options, os.environ) as address:
         yield UsedProxy(address, Intended(libvgpu, transport, str(library.path), same_pid_namespace), library.note)
+
+
+@contextmanager
+def divided_proxy(driver: DriverChoice, percents: Sequence[float]) -> Iterator[tuple[UsedProxy, ...]]:
+    """Yield a new proxy by its places, one for each share of the device; it ends with this context."""
+    refuse_without_runtime(driver, os.environ)
+    libvgpu, transport = str(native_part(LIBVGPU).resolve()), transport_of(os.environ)
+    library = driver_library(driver)
+    shares = ",".join(f"{percent:.2f}" for percent in percents)
+    options = ProxyOptions(library.path, shares=shares, identity="process", spin=spin_of(os.environ))
+    with own_proxy(options, os.environ) as address:
+        intended = Intended(libvgpu, transport, str(library.path))
+        numbers = range(1, len(percents) + 1)
+        yield tuple(UsedProxy(address.place(number), intended, library.note) for number in numbers)
 
 
 def spin_of(environ: Mapping[str, str]) -> str:

@@ -60,6 +60,8 @@ class Size:
     """The resource name of the GPUs: shared and partitioned GPUs have other names than whole ones."""
     millicpus: int = 0
     """Used instead of `cpus` for tenants with less than one CPU each; 0: use `cpus`."""
+    further: Mapping[str, str] = field(default_factory=dict)
+    """Further resources by name, e.g. percentages of a GPU."""
     cpu_limited: bool = True
     """False for a proxy: a CPU quota would stop all its tenants for the rest of each period."""
 
@@ -68,6 +70,7 @@ class Size:
         amounts = {"cpu": f"{self.millicpus}m" if self.millicpus else str(self.cpus), "memory": self.memory}
         if self.gpus:
             amounts[self.gpu_resource] = str(self.gpus)
+        amounts |= self.further
         limits = {name: amount for name, amount in amounts.items() if name != "cpu" or self.cpu_limited}
         return {"requests": dict(amounts), "limits": limits}
 
@@ -99,6 +102,9 @@ class PodPlan:
     further_labels: Mapping[str, str] = field(default_factory=dict)
     ports: Mapping[str, int] = field(default_factory=dict)
     """Ports by name, for metrics scrapers."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    scheduler: str = ""
+    """Empty: the cluster's own."""
     host_ipc: bool = False
     """The pod sees the node's shared memory, which some MPS installations use to talk to their clients."""
 
@@ -127,6 +133,7 @@ def pod(plan: PodPlan) -> Manifest:
             "name": plan.name,
             "namespace": plan.namespace,
             "labels": {**labels(plan.run_id, plan.role), **plan.further_labels},
+            **({"annotations": dict(plan.annotations)} if plan.annotations else {}),
         },
         "spec": pod_spec(plan),
     }
@@ -154,8 +161,10 @@ def pod_spec(plan: PodPlan) -> Manifest:
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [plan.node]}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         spec["affinity"] = {"nodeAffinity": required}
-    if plan.size.gpus or plan.tenant_of_proxy:
+    if plan.size.gpus or plan.tenant_of_proxy or plan.scheduler:
         spec["tolerations"] = [gpu_toleration()]
+    if plan.scheduler:
+        spec["schedulerName"] = plan.scheduler
     if plan.host_ipc:
         spec["hostIPC"] = True
     return spec

@@ -51,6 +51,8 @@ class Load:
     """Offline in LoadGen's accuracy mode: the first so many samples, each once; 0: performance."""
     start_at_ns: int = 0
     """Saturate: wait for this time of the worker's monotonic clock, so that tenants of one machine start together."""
+    in_flight: int = 1
+    """Saturate: so many runs are started before the first is waited for, so that the device always has work."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the load as sent to the worker."""

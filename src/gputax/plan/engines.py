@@ -34,6 +34,8 @@ class EngineKind:
     """Whether `--weights` may name a file for it."""
     spins: bool = False
     """Whether its threads spin while they wait, unless an option disables it."""
+    overlaps: bool = False
+    """Whether it can start a run before the last one is done."""
     internal: bool = False
     """Started by gputax itself and never by a user."""
     claim: str = ""
@@ -54,7 +56,7 @@ ENGINES: dict[str, EngineKind] = {
             "onnx", "gputax.worker.engines.onnx:OnnxEngine",
             {"provider": "auto", "copies": "included", "spin": True, "inter_op": 1},
             {"provider": ("auto", "cpu", "cuda", "tensorrt"), "copies": _COPIES},
-            takes_weights=True, spins=True, uses_runtime=True,
+            takes_weights=True, spins=True, uses_runtime=True, overlaps=True,
             generates="gputax.worker.engines.onnx_decoder:OnnxDecoder",
         ),
         EngineKind(
@@ -68,7 +70,8 @@ ENGINES: dict[str, EngineKind] = {
         ),
         EngineKind(
             "driver", "gputax.worker.engines.driver:DriverEngine",
-            runs_models=False, runs_operations=True, uses_driver=True, claim="operations of the CUDA driver, no model",
+            runs_models=False, runs_operations=True, uses_driver=True, overlaps=True,
+            claim="operations of the CUDA driver, no model",
         ),
         EngineKind(
             "neighbour", "gputax.worker.engines.neighbour:NeighbourEngine",
@@ -102,7 +105,7 @@ ENGINES: dict[str, EngineKind] = {
             "synthetic", "gputax.worker.engines.synthetic:SyntheticEngine",
             {"latency_us": 1000.0, "per_sample_us": 0.0, "jitter_us": 0.0, "seed": 7, "fail_after": 0, "hang_after": 0,
              "token_us": 100.0},
-            runs_models=False, runs_operations=True, says_nothing_of_devices=True,
+            runs_models=False, runs_operations=True, says_nothing_of_devices=True, overlaps=True,
             generates="gputax.worker.engines.synthetic:SyntheticDecoder",
             claim="programmed delays of the synthetic engine: tests the tool, says nothing of any device",
         ),

@@ -16,7 +16,7 @@ from gputax.plan.workloads import MICRO, WORKLOADS
 NAMESPACE = "gputax"
 IMAGE = f"gputax:{__version__}"
 PULL_POLICIES = ("IfNotPresent", "Always", "Never")
-SHARING_FLAVOURS = ("auto", "device-plugin", "operator", "gke", "nos")
+SHARING_FLAVOURS = ("auto", "device-plugin", "operator", "gke", "nos", "hami", "volcano-vgpu", "kai")
 
 # The groups of `--help-all`, in their order.
 LOAD = "Load"
@@ -365,6 +365,7 @@ VARIABLE_OPTIONS: dict[str, Option] = {
 OWN_VARIABLES: dict[str, str] = {
     "GPUTAX_SCRATCH": "The directory for temporary files of one worker; the coordinator creates and removes it.",
     "GPUTAX_SOFT_COMPILER": "The socket of the process that compiles kernels for a confined worker of the GPU proxy.",
+    "GPUTAX_SOFT_PERCENT": "The share of the software device's time that a process may have; the GPU proxy sets it.",
     "GPUTAX_SOFT_SHARED": "The memory in which the workers of one GPU proxy share one software device.",
     "GPUTAX_TECHNIQUE": "How the device is shared: a label of the tenant's metrics (option --technique).",
     "GPUTAX_METRICS_PORT": "Port at which a tenant's worker serves /metrics.",

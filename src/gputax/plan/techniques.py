@@ -78,6 +78,10 @@ TECHNIQUES: dict[str, Technique] = {
             "the hardware gives each tenant a partition of its own", default=True,
         ),
         Technique(
+            "fraction", "Fraction", {K8S: "gputax.sharing.fraction:TECHNIQUE"}, "cap",
+            "a library in the container, or a scheduler, gives each tenant a fraction (HAMi, volcano-vgpu, KAI)",
+        ),
+        Technique(
             "proxy", "GPU proxy",
             {BARE: "gputax.sharing.bare:BehindProxy", K8S: "gputax.environments.kubernetes:KubernetesProxy"}, "none",
             "one process owns the device and serves all tenants",
@@ -108,6 +112,11 @@ DEFAULT_TECHNIQUES: dict[str, tuple[str, ...]] = {
     place: tuple(each.name for each in TECHNIQUES.values() if each.default and place in each.places)
     for place in (BARE, K8S)
 }
+# Where shares are asked for: those that can be asked, without what only takes turns.
+ASKING_TECHNIQUES: dict[str, tuple[str, ...]] = {
+    place: tuple(each for each in names if TECHNIQUES[each].bound != "none")
+    for place, names in DEFAULT_TECHNIQUES.items()
+}
 
 
 @dataclass(frozen=True)
@@ -127,11 +136,19 @@ class ShareCell:
     technique: str
     tenants: int
     repeat: int
+    situation: str = ""
+    """Where shares were asked for (`plan/shares.py`): who runs beside the measured tenant."""
+    shares: tuple[float, ...] = ()
+    """What each tenant asks for, the measured one first."""
+    number: int = 0
+    """The tenant that is measured, from 1; 0: all of them."""
 
     @property
     def id(self) -> str:
         """A name that is unique in its experiment and safe as a file name."""
-        return f"{self.technique}-t{self.tenants}-r{self.repeat}"
+        if not self.situation:
+            return f"{self.technique}-t{self.tenants}-r{self.repeat}"
+        return f"{self.technique}-{self.situation}{self.number or ''}-r{self.repeat}"
 
 
 @dataclass(frozen=True)

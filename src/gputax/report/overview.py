@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from gputax.plan.shares import BESIDE
 from gputax.report import wording
 from gputax.report.answers import LayerAnswer
 from gputax.report.charts.overview import overview_chart
@@ -16,6 +17,7 @@ from gputax.report.sharing_answers import Experiment, Point, at_most_tenants, sl
 from gputax.report.sources import ComparisonSource
 from gputax.results.documents.run import Benchmark
 from gputax.results.documents.sharing import SharedRow
+from gputax.text import digits
 
 MOST_WORDS = 12
 # More rows do not fit on one screen; all of them are in the tables.
@@ -198,6 +200,8 @@ def sharing_title(shared: Sequence[Experiment]) -> Fact:
             return Fact(f"{workload}: mean latency {wording.number(row.mean_ms.value)} ms under {point.label}")
         times = _times(slowdown, None, None)
         return Fact(f"{point.tenants} {workload} tenants: latency {times} with {point.label}")
+    if experiment.record.obtained:
+        return _obtained_title(experiment)
     certain = [row for each in shared for row in each.record.neighbours if row.valid and slower(row.slowdown_percent)]
     if not certain:
         return Fact(f"{workload}: no neighbour slows it measurably")
@@ -218,7 +222,7 @@ def sharing_rows(shared: Sequence[Experiment]) -> tuple[str, list[OverviewRow]] 
     """Return the slowdown by tenants; the mean latency where nothing says what one tenant alone has."""
     points = _shared_points(shared)
     if not points:
-        return _neighbour_rows(shared)
+        return _obtained_rows(shared) or _neighbour_rows(shared)
     slowed = any(wording.finite(row.slowdown.value) is not None and row.tenants > 1 for _, _, row in points)
     several_devices = len({each.device for each in shared}) > 1
     rows = []
@@ -249,6 +253,35 @@ def _times(value: float, low: float | None, high: float | None) -> str:
 def _fairness(row: SharedRow) -> str:
     fairness = wording.finite(row.jain.value)
     return f"fairness {fairness:.3f} (1 is equal)" if fairness is not None and row.tenants > 1 else ""
+
+
+def _obtained_title(experiment: Experiment) -> Fact:
+    rows = [row for row in experiment.record.obtained if row.verdict is not None]
+    passed, failed = (sum(row.verdict == word for row in rows) for word in ("pass", "fail"))
+    text = f"{passed} of {len(rows)} shares are what was asked for"
+    if failed:
+        return Fact(f"{text}, {failed} are not", "fail")
+    return Fact(text, "pass" if rows and passed == len(rows) else "inconclusive")
+
+
+def _obtained_rows(shared: Sequence[Experiment]) -> tuple[str, list[OverviewRow]] | None:
+    rows = []
+    for experiment in shared:
+        for row in experiment.record.obtained:
+            value = wording.finite(row.obtained.value)
+            if value is None:
+                continue
+            low, high = (None if bound is None else 100.0 * bound for bound in row.obtained.ci95 or (None, None))
+            beside = "alone" if row.situation == "alone" else f"beside {BESIDE[row.situation]}"
+            name = f"tenant {row.tenant}, {row.resource}, {beside}, {technique_title(row.technique)}"
+            between = f" ({digits(low, 3)} to {digits(high, 3)})" if low is not None and high is not None else ""
+            word = "undecided" if row.verdict == "inconclusive" else row.verdict or "not asked for"
+            asked = "no share asked for" if row.asked is None else f"asked for {digits(100.0 * row.asked, 3)} %"
+            text = f"{digits(100.0 * value, 3)} %{between}, {word}"
+            mark = None if row.asked is None else 100.0 * row.asked
+            tone: Tone = row.verdict or ""
+            rows.append(OverviewRow(name, 100.0 * value, low, high, text, f"{name}: {text}", mark, tone, beside=asked))
+    return ("share of the device, %", rows) if rows else None
 
 
 def _neighbour_rows(shared: Sequence[Experiment]) -> tuple[str, list[OverviewRow]] | None:

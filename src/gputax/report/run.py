@@ -12,6 +12,7 @@ from gputax.plan.workloads import OPERATIONS, is_micro
 from gputax.report import wording
 from gputax.report.charts.run import latency_chart, telemetry_chart, throughput_chart
 from gputax.report.distributions import Curve
+from gputax.report.energy import with_energy
 from gputax.report.grouping import Measured, chart_groups, compared, curves_of
 from gputax.report.model import Cell, Chart, Column, Section, Table, notes_once, text_cell
 from gputax.report.sources import ComparisonSource, RunSource, Telemetry
@@ -91,7 +92,12 @@ def cells_table(run: RunSource, cells: Sequence[Measured]) -> Table:
     if any(row[3].low is not None for row in rows):
         notes.append(_repeats(cells) or RATE_NOTE)
     title = wording.on_device(label, [record.device_label])
-    return Table("cells", title, CELL_COLUMNS, rows, tuple(notes), console=_console_tables(title, run, cells))
+    table = Table("cells", title, CELL_COLUMNS, rows, tuple(notes), console=_console_tables(title, run, cells))
+    return with_energy(table, _energies(cells), "samples", shared=False)
+
+
+def _energies(cells: Sequence[Measured]) -> list[float | None]:
+    return [cell.benchmark.joules_per_sample for cell in cells]
 
 
 def _repeats(cells: Sequence[Measured]) -> str:
@@ -138,11 +144,14 @@ def _console_tables(title: str, run: RunSource, cells: Sequence[Measured]) -> tu
     found = []
     if models:
         rows = tuple(_model_row(cell) for cell in models)
-        found.append(Table("cells", title, MODEL_COLUMNS, rows))
+        table = Table("cells", title, MODEL_COLUMNS, rows)
+        found.append(with_energy(table, _energies(models), "samples", shared=False))
     if operations:
         rows = tuple(_operation_row(cell.benchmark) for cell in operations)
-        found.append(Table("operations", title, OPERATION_COLUMNS, rows))
-    return (*found[:-1], *(dataclasses.replace(last, notes=_console_notes(run, cells)) for last in found[-1:]))
+        table = Table("operations", title, OPERATION_COLUMNS, rows)
+        found.append(with_energy(table, _energies(operations), "bandwidth", shared=False))
+    notes = _console_notes(run, cells)
+    return (*found[:-1], *(dataclasses.replace(last, notes=(*notes, *last.notes)) for last in found[-1:]))
 
 
 def _model_row(cell: Measured) -> tuple[Cell, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gputax.plan.techniques import TECHNIQUES
 from gputax.report import wording
 from gputax.report.model import Fact
+from gputax.report.obtained_answer import obtained_answer
 from gputax.report.sources import SharingSource
 from gputax.results.documents.sharing import (
     IsolationRow,
@@ -131,7 +132,7 @@ def _directory(path: str) -> str:
 def _points(record: SharingRecord) -> tuple[Point, ...]:
     """Return what was measured or tried, by technique in the plan's order, then by tenants."""
     refused: dict[tuple[str, int], list[str]] = {}
-    for cell in record.cells:
+    for cell in (each for each in record.cells if not each.situation):
         refused.setdefault((cell.technique, cell.tenants), []).extend(cell_reasons(cell))
     for failure in record.failures:
         found = CELL_NAME.fullmatch(failure.cell)
@@ -172,11 +173,14 @@ DISTURBED = "DISTURBED"
 
 SHARING_QUESTION = "What does a tenant get when the device is shared?"
 NEIGHBOURS_QUESTION = "What does a neighbour cost a tenant?"
+OBTAINED_QUESTION = "Is the share that was asked for the share that was obtained?"
 
 
 def sharing_question(experiments: Sequence[Experiment]) -> str:
     """Return the question that the experiments answer."""
-    return SHARING_QUESTION if any(each.points for each in experiments) else NEIGHBOURS_QUESTION
+    if any(each.points for each in experiments):
+        return SHARING_QUESTION
+    return OBTAINED_QUESTION if any(each.record.obtained for each in experiments) else NEIGHBOURS_QUESTION
 
 
 def sharing_answers(experiments: Sequence[Experiment], *, name_device: bool) -> list[Fact]:
@@ -188,6 +192,8 @@ def sharing_answers(experiments: Sequence[Experiment], *, name_device: bool) -> 
     for each in experiments:
         place = each.title if len(experiments) > 1 else each.record.workload
         facts = [_sharing(each, place)] if each.points else []
+        if each.record.obtained:
+            facts.append(obtained_answer(each.record.obtained, place))
         if each.record.neighbours or each.record.isolation:
             facts.append(_neighbours(each, place))
         if each.record.failures and not facts:

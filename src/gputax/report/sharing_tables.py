@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gputax.report import wording
+from gputax.report.energy import with_energy
 from gputax.report.model import Cell, Column, Table, text_cell
 from gputax.report.sharing_answers import (
     DISTURBED,
@@ -120,7 +121,14 @@ def _console_table(experiment: Experiment, order: Sequence[tuple[Point, SharedRo
     )
     columns = (TECHNIQUE, replace(TENANTS, title=word), *CONSOLE_FIGURES)
     title = wording.on_device(f"{experiment.title},", [experiment.device])
-    return Table("sharing_answer", title, columns, rows, _console_notes(experiment, order), grouped=True)
+    table = Table("sharing_answer", title, columns, rows, _console_notes(experiment, order), grouped=True)
+    energies = [point.row.joules_per_inference if point.row else None for point in experiment.points]
+    return with_energy(table, [_value(energy) for energy in energies], "jain", shared=True)
+
+
+def _value(energy: SharedFigure | None) -> SharedFigure | None:
+    """Return the figure without its interval, which a console has no room for."""
+    return None if energy is None else SharedFigure(value=energy.value)
 
 
 def _group(experiment: Experiment, technique: str) -> str:
@@ -227,7 +235,9 @@ def percentiles_table(experiment: Experiment) -> Table | None:
 def throughput_table(experiment: Experiment) -> Table:
     """Return what all tenants together got done."""
     title = "throughput of all tenants together"
-    return _plain_table("sharing_throughput", title, experiment, (AGGREGATE,), (INTERVAL_NOTE,))
+    table = _plain_table("sharing_throughput", title, experiment, (AGGREGATE,), (INTERVAL_NOTE,))
+    energies = [point.row.joules_per_inference if point.row else None for point in experiment.points]
+    return with_energy(table, energies, "", shared=True)
 
 
 def fairness_table(experiment: Experiment) -> Table | None:

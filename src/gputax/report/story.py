@@ -23,6 +23,7 @@ from gputax.report.grouping import Measured, compared, measured_cells, pairs_of
 from gputax.report.model import Chart, Fact, Report, Section, Table
 from gputax.report.neighbour_tables import neighbours_table
 from gputax.report.notices import facts_of, remarks_of, warnings_of
+from gputax.report.obtained_table import obtained_section, obtained_table
 from gputax.report.overview import overview_of
 from gputax.report.run import (
     cells_section,
@@ -79,6 +80,7 @@ def build_report(read: Sources) -> Report:
         layers_section(rows, detail=answered_by == SIDE_BY_SIDE),
         None if answered_by == "metrics" else metrics_section(pairs, answered=answered_by == SIDE_BY_SIDE),
         sharing_section(shared, techniques, answered=answered_by == "sharing_answer"),
+        None if answered_by == "obtained" else obtained_section(shared),
         neighbours_section(shared, answered=answered_by == "neighbours"),
         throughput_section(cells, known),
         latency_section(cells, sources.comparisons, known),
@@ -136,6 +138,8 @@ def _shared_answer(shared: Sequence[Experiment]) -> Table | None:
         return None
     if shared[0].points:
         return sharing_table(shared[0])
+    if shared[0].record.obtained:
+        return obtained_table(shared[0])
     return neighbours_table(shared[0]) if shared[0].record.neighbours else None
 
 

@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gputax.environments.environment import Described, Evidence, unproven
+from gputax.environments.proxy import SOCKET_VARIABLE
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice
 from gputax.plan.engines import ENGINES, parse_engine, waiting_passively
 from gputax.plan.environment import BARE
+from gputax.plan.shares import EQUAL_WITHIN, Asked
 from gputax.plan.techniques import Entitlement, Technique
 from gputax.plan.workloads import is_micro
 from gputax.sharing.cpu_quota import WEIGHT, Quota, QuotaGroups, quota_of
-from gputax.sharing.local_tenants import CommonProxy, CoreTenant, ProxyTenant, QuotaTenant
+from gputax.sharing.local_tenants import KERNEL_TIME, SOFTWARE, CommonProxy, CoreTenant, ProxyTenant, QuotaTenant
 from gputax.sharing.place import Say, Switched, Tenant
 from gputax.worker.probes.limits import CpuAllowance, cpu_allowance
 
-SOFTWARE, KERNEL_TIME = "software device", "GPUTAX_SOFT_KERNEL_US"
 NO_TIME_OF_ITS_OWN = (
     "the software device takes no time itself: tenants only share the host's CPU and the proxy; "
     "set GPUTAX_SOFT_KERNEL_US=125 GPUTAX_SOFT_COPY_GBPS=4.5 to make it busy like a real device"
@@ -72,6 +73,14 @@ class LocalTechnique(Protocol):
         """Return the tenants, not yet started; `name` is their environment's."""
         ...
 
+    def refuse_shares(self, technique: Technique, shares: Sequence[float]) -> None:
+        """Raise UsageError for shares that it cannot be asked for."""
+        ...
+
+    def asking(self, name: str, shares: Sequence[float], setup: Setup) -> list[Tenant]:
+        """Return tenants that ask for these shares, not yet started."""
+        ...
+
     def proof(self, tenants: Sequence[Evidence], described: Sequence[Described]) -> GroupProof:
         """Return what the tenants together show for it."""
         ...
@@ -111,6 +120,19 @@ class CpuShared:
         setup = self._on_cores(setup, parts)
         entitlement = _of_cores(setup.threads, self._machine.cpus)
         return [Tenant(CoreTenant(name, self._machine.allowance), setup, entitlement) for _ in range(count)]
+
+    def refuse_shares(self, technique: Technique, shares: Sequence[float]) -> None:
+        """Refuse unequal shares: the scheduler gives equal processes equal turns."""
+        refuse_unequal(technique, shares)
+
+    def asking(self, name: str, shares: Sequence[float], setup: Setup) -> list[Tenant]:
+        """Return processes without any limit, each able to use all cores; they may expect equal turns."""
+        setup = self._on_cores(setup, 1)
+        entitlement = _of_cores(setup.threads, self._machine.cpus)
+        return [
+            Tenant(CoreTenant(name, self._machine.allowance), setup, entitlement, asked=Asked(share, exact=False))
+            for share in shares
+        ]
 
     def proof(self, tenants: Sequence[Evidence], described: Sequence[Described]) -> GroupProof:
         """Show that all tenants may use the same cores."""
@@ -162,6 +184,27 @@ class CpuQuota(CpuShared):
             for number in range(1, count + 1)
         ]
 
+    def refuse_shares(self, technique: Technique, shares: Sequence[float]) -> None:
+        """Take any."""
+
+    def asking(self, name: str, shares: Sequence[float], setup: Setup) -> list[Tenant]:
+        """Return processes with a quota each, able to use all cores."""
+        self.prepare(1)
+        assert self._groups is not None
+        self._groups.weigh(len(shares))
+        setup = self._on_cores(setup, 1)
+        return [
+            self._with_quota(name, number, quota_of(share * self._machine.cpus), share, setup)
+            for number, share in enumerate(shares, start=1)
+        ]
+
+    def _with_quota(self, name: str, number: int, quota: Quota, share: float, setup: Setup) -> Tenant:
+        assert self._groups is not None
+        # A quota is in whole microseconds of a period: what was asked for is what the kernel was told.
+        asked = Asked(quota.cpus / self._machine.cpus)
+        entitlement = Entitlement(f"{share:.3g} of {_cores(self._machine.cpus)}", asked.compute)
+        return Tenant(QuotaTenant(name, self._groups, f"t{number}", quota), setup, entitlement, asked=asked)
+
     def proof(self, tenants: Sequence[Evidence], described: Sequence[Described]) -> GroupProof:
         """Add the weight that the kernel gives the tenants together."""
         found = super().proof(tenants, described)
@@ -206,6 +249,30 @@ class BehindProxy:
         self._computes = not is_micro(setup.workload)
         entitlement = Entitlement(self._proxy.entitlement(), 1.0)
         return [Tenant(ProxyTenant(name, proxy), setup, entitlement) for _ in range(count)]
+
+    def refuse_shares(self, technique: Technique, shares: Sequence[float]) -> None:
+        """Refuse shares of a proxy that is running already: its quotas are its operator's."""
+        if os.environ.get(SOCKET_VARIABLE):
+            raise UsageError(
+                f"{SOCKET_VARIABLE} names a running proxy, whose quotas cannot be asked for here",
+                where=f"technique {technique.name}",
+                next_step=f"unset {SOCKET_VARIABLE}: a proxy with these shares is then started",
+            )
+
+    def asking(self, name: str, shares: Sequence[float], setup: Setup) -> list[Tenant]:
+        """Return clients of a proxy whose places have these shares of the device's time and memory."""
+        self._computes = not is_micro(setup.workload)
+        driver = driver_choice(setup)
+        places = self._proxy.divided(driver, shares)
+        return [
+            Tenant(
+                ProxyTenant(name, place.proxy),
+                setup,
+                Entitlement(place.text, share if place.asked.compute is not None else 1.0),
+                asked=place.asked,
+            )
+            for place, share in zip(places, shares, strict=True)
+        ]
 
     def proof(self, tenants: Sequence[Evidence], described: Sequence[Described]) -> GroupProof:
         """Show that one proxy served all tenants, each as one of its own."""
@@ -276,6 +343,16 @@ class BareShared:
         local.refuse(technique, setup)
         return local.tenants(technique.environment(self.name), count, parts, setup)
 
+    def refuse_shares(self, technique: Technique, shares: Sequence[float], setup: Setup) -> None:
+        """Raise UsageError for shares that the technique cannot be asked for."""
+        local = self._local(technique)
+        local.refuse(technique, setup)
+        local.refuse_shares(technique, shares)
+
+    def asking(self, technique: Technique, shares: Sequence[float], setup: Setup) -> list[Tenant]:
+        """Return tenants that ask for these shares."""
+        return self._local(technique).asking(technique.environment(self.name), shares, setup)
+
     def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
         """Show that all tenants shared this machine by the technique."""
         reasons = unproven(tenants)
@@ -303,6 +380,16 @@ class BareShared:
         if technique.name not in self._techniques:
             self._techniques[technique.name] = technique.load(self.name)(self._machine)
         return self._techniques[technique.name]
+
+
+def refuse_unequal(technique: Technique, shares: Sequence[float]) -> None:
+    """Raise UsageError for shares of different sizes."""
+    if max(shares) - min(shares) > EQUAL_WITHIN:
+        raise UsageError(
+            f"{technique.name} cannot be asked for unequal shares",
+            where=f"technique {technique.name}",
+            next_step=f"use --shares 1/{len(shares)}, or --tech cpu-quota,proxy",
+        )
 
 
 def _of_cores(threads: int, cpus: float) -> Entitlement:

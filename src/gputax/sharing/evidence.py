@@ -208,7 +208,7 @@ def _place(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
     if offer.on_demand and node.offered(offer.resource) < len(seen):
         missing.append(f"the node offers {node.offered(offer.resource)} {offer.resource} to {len(seen)} tenants")
     without = [str(each.number) for each in seen if not each.resources.get(offer.resource)]
-    if without:
+    if without and offer.counted:
         reasons.append(f"the pods of tenants {', '.join(without)} did not get {offer.resource}")
     return [*reasons, *missing]
 
@@ -219,7 +219,8 @@ def _strangers(node: NodeFacts, others: Sequence[str]) -> list[str]:
     return [f"other pods use the same GPU: {', '.join(others)}"]
 
 
-def _same_gpu(seen: Sequence[Seen]) -> list[str]:
+def same_gpu(seen: Sequence[Seen]) -> list[str]:
+    """List tenants that do not all have one and the same GPU."""
     several = [f"tenant {each.number} sees {len(each.gpu_ids)} GPUs" for each in seen if len(each.gpu_ids) > 1]
     unknown = [f"unknown which GPU tenant {each.number} has" for each in seen if not each.gpu_ids]
     ids = sorted({identity for each in seen for identity in each.gpu_ids})
@@ -240,7 +241,7 @@ def _no_mps(seen: Sequence[Seen]) -> list[str]:
 
 def time_slicing_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
     """Time-slicing: one GPU, no MPS, and a compute mode that allows several processes."""
-    reasons = [*_same_gpu(seen), *_no_mps(seen)]
+    reasons = [*same_gpu(seen), *_no_mps(seen)]
     wrong = _compute_modes(seen) - {"default"}
     if wrong:
         reasons.append(f"the GPU's compute mode is {', '.join(sorted(wrong))}, not default")
@@ -249,7 +250,7 @@ def time_slicing_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) ->
 
 def mps_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
     """MPS: one server for all. A client without its daemon runs without MPS and no error, so check the caps."""
-    reasons = _same_gpu(seen)
+    reasons = same_gpu(seen)
     for each in seen:
         who, mps = f"tenant {each.number}", each.mps
         if not mps.get("pipe_directory"):
@@ -287,7 +288,7 @@ def mig_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str
 
 def exclusive_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str]:
     """Exclusive: one tenant, and no other process on its GPU."""
-    reasons = [*_same_gpu(seen), *_no_mps(seen)]
+    reasons = [*same_gpu(seen), *_no_mps(seen)]
     if len(seen) != 1:
         reasons.append(f"{len(seen)} tenants cannot each have the whole device")
     for each in seen:

@@ -19,6 +19,7 @@ from gputax.kubernetes.nodes import (
 )
 from gputax.kubernetes.objects import GPU_RESOURCE, Manifest
 from gputax.plan.techniques import Entitlement
+from gputax.sharing.fraction import FRACTION, SLICERS
 from gputax.sharing.offer import (
     IN_TURNS,
     MIG_DONE,
@@ -313,6 +314,7 @@ FLAVOURS: dict[str, Flavour] = {
     for flavour in (
         Flavour("gke", _by_gke, gke_offer),
         Flavour("nos", _by_nos, nos_offer),
+        *(Flavour(slicer.name, slicer.divides, slicer.offer) for slicer in SLICERS.values()),
         Flavour("operator", _by_operator, operator_offer),
         Flavour("device-plugin", lambda node: True, device_plugin_offer),
     )
@@ -332,4 +334,10 @@ def offer_for(node: NodeFacts, wish: Wish, flavour: str = "auto") -> Offer:
     chosen = flavour_of(node) if flavour == "auto" else flavour
     if chosen not in FLAVOURS:
         raise unknown_name("sharing flavour", chosen, ("auto", *FLAVOURS))
+    if wish.technique == FRACTION and chosen not in SLICERS:
+        raise UsageError(
+            f"{chosen} does not give tenants fractions of a GPU",
+            where=f"node {node.name}",
+            next_step=f"name what does: --sharing-flavour {' or '.join(SLICERS)}",
+        )
     return FLAVOURS[chosen].offer(node, wish)

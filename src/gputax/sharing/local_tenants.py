@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from gputax.environments.environment import Described, Evidence
 from gputax.environments.process import ChildProcess, start_local_worker
-from gputax.environments.proxy import UsedProxy, used_proxy
+from gputax.environments.proxy import UsedProxy, divided_proxy, used_proxy
 from gputax.plan.driver import DriverChoice
+from gputax.plan.shares import Asked
 from gputax.sharing.cpu_quota import Quota, QuotaGroup, QuotaGroups
 from gputax.sharing.place import Say
+from gputax.text import digits
 from gputax.worker.probes.files import read_text
 from gputax.worker.probes.limits import CpuAllowance
 
+SOFTWARE, KERNEL_TIME = "software device", "GPUTAX_SOFT_KERNEL_US"
 # For libraries that we do not configure ourselves; a spinning thread pool takes cores from the other tenants.
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
 # A quota is in whole microseconds, so its ratio may be rounded.
@@ -122,6 +126,24 @@ class ProxyTenant:
         return self._proxy.evidence(described)
 
 
+@dataclass(frozen=True)
+class ProxyPlace:
+    """A place of a proxy, and what its tenant asks for."""
+
+    proxy: UsedProxy
+    asked: Asked
+    text: str
+
+
+def _place(proxy: UsedProxy, percent: float) -> ProxyPlace:
+    """Return a place with its share; of the device's time only where the device has time that can be divided."""
+    timed = bool(os.environ.get(KERNEL_TIME)) and SOFTWARE in str(proxy.address.status().get("device"))
+    share = percent / 100.0
+    shown = digits(percent, 4)
+    time = f"{shown} % of the device's time, " if timed else "up to all of its time, "
+    return ProxyPlace(proxy, Asked(share if timed else None, share), f"{time}{shown} % of its memory")
+
+
 class CommonProxy:
     """The proxy of all tenants: the one selected by the variable, or a new one that stops with the place."""
 
@@ -141,6 +163,16 @@ class CommonProxy:
     def entitlement(self) -> str:
         """Describe what a tenant may use; the limits of a proxy that was already running are not known here."""
         return "up to all of it" + (f", {self._memory_mb} MB of memory" if self._memory_mb else "")
+
+    def divided(self, driver: DriverChoice, shares: Sequence[float]) -> list[ProxyPlace]:
+        """Start a proxy whose places have these shares, instead of the one that runs; the whole device needs none."""
+        self.close()
+        if tuple(shares) == (1.0,):
+            proxy = self.started(driver)
+            return [ProxyPlace(proxy, Asked(1.0, 1.0), self.entitlement())]
+        percents = [100.0 * share for share in shares]
+        proxies = self._stack.enter_context(divided_proxy(driver, percents))
+        return [_place(proxy, percent) for proxy, percent in zip(proxies, percents, strict=True)]
 
     def close(self) -> None:
         """Stop the proxy if we started it; safe to call twice."""

@@ -135,6 +135,14 @@ class Offer:
     caps_memory: bool = False
     profile: str = ""
     """The MIG profile."""
+    counted: bool = True
+    """A tenant's pod requests one of the resource; otherwise an annotation says what it gets."""
+    amounts: Mapping[str, str] = field(default_factory=dict)
+    """Further resources of a tenant's pod: percentages of the SMs and of the memory."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    scheduler: str = ""
+    """The scheduler that a tenant's pod names; empty: the cluster's own."""
     refusal: str = ""
     """Why this installation cannot offer it here; empty if it can."""
     refusal_step: str = ""

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from gputax.environments.environment import Described, Environment, Evidence
 from gputax.errors import PreflightError
 from gputax.plan.cells import Setup
+from gputax.plan.shares import Asked
 from gputax.plan.techniques import Entitlement, Technique
 
 Say = Callable[[str], None]
@@ -24,6 +25,8 @@ class Tenant:
     entitlement: Entitlement
     metrics_address: str = ""
     """HOST:PORT of this tenant's Prometheus metrics; empty if it serves none."""
+    asked: Asked | None = None
+    """What it asked for, where that is compared with what it obtains."""
 
 
 @dataclass(frozen=True)
@@ -73,4 +76,17 @@ class KnowsAhead(Protocol):
 
     def impossible(self, technique: Technique, setup: Setup) -> PreflightError | None:
         """Return why the technique cannot be used; None if no reason is known."""
+        ...
+
+
+@runtime_checkable
+class AsksForShares(Protocol):
+    """A place whose tenants can ask for shares of the device, equal or not."""
+
+    def refuse_shares(self, technique: Technique, shares: Sequence[float], setup: Setup) -> None:
+        """Raise UsageError for shares that the technique cannot be asked for."""
+        ...
+
+    def asking(self, technique: Technique, shares: Sequence[float], setup: Setup) -> list[Tenant]:
+        """Return tenants that ask for these shares, not yet started; a share of 1 is the whole device."""
         ...

@@ -99,7 +99,7 @@ def common_window(tenants: Sequence[TenantRuns], release_ns: int, warmup_s: floa
 
 
 def served(runs: TenantRuns, window: Window) -> Served:
-    """Return the figures of one tenant in the window.
+    """Return the figures of one tenant in the window, with one run after the other.
 
     Its rate is over the time from its first to its last run inside: over the whole window it would miss the cut runs at
     both ends, which is a tenth for ten runs, and fairness would depend on where each tenant happens to be cut.
@@ -112,6 +112,8 @@ def served(runs: TenantRuns, window: Window) -> Served:
             f"a run takes {digits(slowest_s, 3)} s"
         )
     start_ns, end_ns = runs.start_ns[inside], runs.end_ns[inside]
+    if (start_ns[1:] < end_ns[:-1]).any():
+        return _figures(end_ns - start_ns, _overlapping_rate(runs.samples[inside], end_ns))
     span_s = max(1.0, float(end_ns[-1] - start_ns[0])) / 1e9
     return dataclasses.replace(
         _figures(end_ns - start_ns, float(runs.samples[inside].sum()) / span_s),
@@ -120,6 +122,14 @@ def served(runs: TenantRuns, window: Window) -> Served:
             {name: values[inside] for name, values in runs.series.items()},
         ),
     )
+
+
+def _overlapping_rate(samples: Int64Array, end_ns: Int64Array) -> float:
+    """Return the rate of runs that overlap: what was completed from the first end to the last.
+
+    A run's start says when it was handed over, which may be several runs before the device began with it.
+    """
+    return float(samples[1:].sum()) * 1e9 / max(1.0, float(end_ns[-1] - end_ns[0]))
 
 
 def served_together(tenants: Sequence[TenantRuns], window: Window) -> Served:

@@ -13,8 +13,9 @@ from gputax.report.exporters.console_text import Screen, width_of, write_console
 from gputax.report.model import Cell, Column, Report, Table, text_cell
 from gputax.report.sources import Sources
 from gputax.report.story import build_report
+from gputax.results.documents.sharing import ObtainedRow
 from tests.builders.documents import benchmark, comparison, metric, p99, run_source, side, sources
-from tests.builders.shared_documents import gpu_record, neighbours_record, shared
+from tests.builders.shared_documents import gpu_record, neighbours_record, obtained, obtained_record, shared
 
 WIDTHS = (40, 60, 80, 100, 140)
 
@@ -37,7 +38,20 @@ def reports() -> dict[str, Report]:
         "layers": build_report(sources(comparison(*layers, sides=sides))),
         "sharing": build_report(Sources(sharing=shared(gpu_record()).sharing)),
         "neighbours": build_report(Sources(sharing=shared(neighbours_record("proxy", "cpu-quota")).sharing)),
+        "obtained": build_report(Sources(sharing=shared(obtained_record(*obtained_rows())).sharing)),
+        "energy": build_report(sources(runs=(run_source(benchmark(joules_per_sample=0.1234), *models),))),
     }  # fmt: skip
+
+
+def obtained_rows() -> list[ObtainedRow]:
+    failed: dict[str, Any] = {"verdict": "fail", "reason": "at least 12.3 % less than asked for; tolerance 5 %"}
+    return [
+        obtained("alone", 1, same_as=(2, 3)),
+        obtained("equals", 1, 1 / 3, resource="memory", technique="mps"),
+        obtained("greedy", 3, **failed, technique="mps"),
+        obtained("greedy", 1, None, technique="proxy"),
+        obtained("equals", 2, verdict="not comparable", reason="the machine was disturbed in 2 of 3 repeats"),
+    ]
 
 
 REPORTS = reports()

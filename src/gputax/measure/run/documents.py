@@ -8,6 +8,7 @@ from typing import Any
 from gputax import __version__
 from gputax.environments.environment import Described, Evidence
 from gputax.measure.columns import STATUS
+from gputax.measure.energy import energy_j
 from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of, notices_of
 from gputax.measure.goodput import goodput_bounds, kept_bounds
 from gputax.measure.run.cell import Measured
@@ -117,6 +118,7 @@ def benchmark_document(
         **_served(measured, facts),
         bytes_per_run=bytes_per_run or None,
         bandwidth_gb_per_s=bytes_per_run / figures.mean_ns if bytes_per_run else None,
+        joules_per_sample=_joules_per_sample(measured),
         evidence=measured.evidence.to_dict(),
         repeat=repeat,
         session=session,
@@ -152,6 +154,11 @@ def _served(measured: Measured, facts: dict[str, Any]) -> dict[str, Any]:
         "goodput_per_sec": good / figures.duration_s if bounds and figures.duration_s > 0 else None,
         "goodput_bounds": bounds,
     }
+
+
+def _joules_per_sample(measured: Measured) -> float | None:
+    energy, samples = energy_j(measured.observation.telemetry), measured.figures.samples
+    return None if energy is None or not samples else energy / samples
 
 
 def _verdict(measured: Measured) -> LoadGenVerdict | None:

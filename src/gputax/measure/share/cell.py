@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +15,15 @@ import numpy.typing as npt
 from gputax.environments.environment import Evidence, unproven
 from gputax.errors import CellError, ResultsError
 from gputax.measure.columns import succeeded
+from gputax.measure.energy import energy_of_device_j
+from gputax.measure.share.asking import asking_tenants, obtained_memory
 from gputax.measure.share.group import Proof, Released, TenantGroup
 from gputax.measure.tokens import token_series
 from gputax.measure.view import RunView
 from gputax.plan.cells import Load
 from gputax.plan.notices import Notice
 from gputax.plan.servers import ERROR_BOUND, TOO_MANY_FAILED
+from gputax.plan.shares import AskingPlan
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
 from gputax.plan.tokens import TOKENS, TPOT, TTFT
 from gputax.plan.workloads import workload_facts
@@ -61,6 +65,10 @@ class SharedMeasurement:
     disturbed: tuple[str, ...] = ()
     ended_s: float = 0.0
     """When the window ended, as Unix time."""
+    energy_j: float | None = None
+    """Of the whole device in the window; None if it does not count it."""
+    memory_bytes: tuple[int, ...] = ()
+    """What each tenant could allocate, where shares of memory were asked for."""
 
     @property
     def valid(self) -> bool:
@@ -79,28 +87,38 @@ def measure_shared_cell(
 ) -> SharedMeasurement:
     """Start the cell's tenants, release them and judge the results; all of them are stopped at the end."""
     technique = TECHNIQUES[cell.technique]
-    tenants = place.tenants(technique, cell.tenants, plan.parts, plan.setup)
+    tenants = asking_tenants(place, plan, cell)
     view.phase(f"starting {cell.tenants} tenant{'s' if cell.tenants != 1 else ''}")
     group = TenantGroup(tenants, view, stall_timeout_s)
     try:
-        released = _released(plan, group, view)
+        released = _released(plan, cell, group, view)
         proof = group.proof()
         evidence = place.evidence(technique, proof.evidences, proof.described)
         facts = tuple(session.facts for session in group.sessions)
         group.close()
     finally:
         group.end()
-    return judge(plan, cell, tenants, released, proof, evidence, facts, switched)
+    measured = judge(plan, cell, tenants, released, proof, evidence, facts, switched)
+    if not any(tenant.asked and tenant.asked.memory for tenant in tenants):
+        return measured
+    view.phase("allocating memory")
+    return dataclasses.replace(measured, memory_bytes=obtained_memory(tenants, cell.situation))
 
 
-def _released(plan: SharePlan, group: TenantGroup, view: RunView) -> Released:
+def _released(plan: SharePlan, cell: ShareCell, group: TenantGroup, view: RunView) -> Released:
     view.phase("first run of all tenants together")
-    first = group.release(Load("saturate", batch_size=plan.batch_size))
-    slowest_ns = max(int((each.columns["end_ns"] - each.columns["start_ns"]).max()) for each in first.observations)
+    in_flight = plan.in_flight_of(cell) if isinstance(plan, AskingPlan) else ()
+    first = group.release(Load("saturate", batch_size=plan.batch_size), in_flight=in_flight)
+    # Of runs that overlap each takes as long as all that are in flight; one of them ends in a part of that.
+    depths = in_flight or (1,) * len(first.observations)
+    slowest_ns = max(
+        int((each.columns["end_ns"] - each.columns["start_ns"]).max()) // depth
+        for each, depth in zip(first.observations, depths, strict=True)
+    )
     seconds = load_seconds(plan, len(group.tenants), slowest_ns)
     view.phase(stretched_text(plan, seconds, slowest_ns) or f"measuring for {digits(seconds, 3)} s")
     load = Load("saturate", batch_size=plan.batch_size, min_duration_s=seconds, expected_latency_ns=max(1, slowest_ns))
-    return group.release(load, _Progress(len(group.tenants), seconds, view).update)
+    return group.release(load, _Progress(len(group.tenants), seconds, view).update, in_flight)
 
 
 def load_seconds(plan: SharePlan, tenants: int, slowest_ns: int) -> float:
@@ -176,6 +194,7 @@ def judge(
         switched=switched,
         notices=cell_notices(plan, cell, released, proof, evidence, facts, window, each),
         disturbed=cell_disturbed(cell, released),
+        energy_j=energy_of_device_j([each.telemetry for each in released.observations], window.begin_ns, window.end_ns),
         ended_s=(window.end_ns + released.unix_ns) / 1e9,
     )
 

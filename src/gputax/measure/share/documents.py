@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, cast
 
 from gputax import __version__
 from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of, notices_of
@@ -18,6 +18,8 @@ from gputax.results.documents.base import with_notices
 from gputax.results.documents.sharing import SharedCell, SharedFigure, SharedRow, SharingRecord, TenantResult
 from gputax.stats.shared import Replicated, replicated, slowdown
 
+SIZES_OF_A_SHARE = ("device_memory_mb",)
+Situation = Literal["", "whole", "alone", "equals", "greedy"]
 # Facts that a technique does not change; MPS sets the compute mode, and MIG changes memory and id.
 STEADY_GPU_FACTS = ("name", "driver_version", "cuda_driver_version", "pci_bus_id")
 
@@ -54,11 +56,20 @@ def described_sharing(record: SharingRecord, measured: SharedMeasurement) -> Sha
                 "host": {"hostname": machine, **host_of(described)},
                 "gpus": [{key: gpu.get(key) for key in STEADY_GPU_FACTS} for gpu in gpus],
                 "packages": described.packages,
-                "setups": {**record.fingerprint.get("setups", {}), measured.cell.technique: engine_of(facts)},
+                "setups": {
+                    **record.fingerprint.get("setups", {}),
+                    measured.cell.technique: _setup(measured.cell, facts),
+                },
             },
             "warnings": with_notices(record.warnings, notices_of(facts)),
         }
     )
+
+
+def _setup(cell: ShareCell, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the engine's facts; where shares were asked for, its device is as large as its share."""
+    found = engine_of(dict(facts))
+    return {key: value for key, value in found.items() if not cell.situation or key not in SIZES_OF_A_SHARE}
 
 
 def sharing_claim(record: SharingRecord, facts: Mapping[str, Any], engine: str) -> str:
@@ -79,6 +90,8 @@ def shared_cell_document(measured: SharedMeasurement, started_at: str, session: 
         technique=cell.technique,
         tenants=cell.tenants,
         repeat=cell.repeat,
+        situation=cast(Situation, cell.situation),
+        number=cell.number,
         session=session,
         started_at=started_at,
         window_s=measured.window.seconds,
@@ -90,6 +103,7 @@ def shared_cell_document(measured: SharedMeasurement, started_at: str, session: 
         p99_ms=together.p99_ms,
         tokens=dict(together.tokens),
         jain=measured.jain,
+        joules_per_inference=joules_per_inference(measured),
         results=tuple(
             TenantResult(
                 tenant=number,
@@ -105,6 +119,10 @@ def shared_cell_document(measured: SharedMeasurement, started_at: str, session: 
                 tokens=dict(one.tokens),
                 samples_file=samples_name(cell),
                 evidence=evidence.to_dict(),
+                asked_compute=tenant.asked.compute if tenant.asked else None,
+                asked_memory=tenant.asked.memory if tenant.asked else None,
+                asked_exactly=tenant.asked.exact if tenant.asked else None,
+                memory_bytes=measured.memory_bytes[number - 1] if measured.memory_bytes else None,
             )
             for number, (tenant, facts, one, evidence) in enumerate(
                 zip(measured.tenants, measured.facts, measured.each, measured.proof.evidences, strict=True), start=1
@@ -116,6 +134,14 @@ def shared_cell_document(measured: SharedMeasurement, started_at: str, session: 
         disturbed=measured.disturbed,
         warnings=with_notices((), measured.notices),
     )
+
+
+def joules_per_inference(measured: SharedMeasurement) -> float | None:
+    """Return the device's energy over what all tenants did with it: which tenant used how much nobody counts."""
+    if measured.energy_j is None:
+        return None
+    # By the rate and not by the runs inside: the ends of the window cut some.
+    return measured.energy_j / (measured.together.throughput_per_s * measured.window.seconds)
 
 
 def samples_name(cell: ShareCell) -> str:
@@ -152,8 +178,14 @@ def _row(repeats: Sequence[SharedCell], alone: Sequence[SharedCell]) -> SharedRo
         worst_tenant_mean_ms=_figure(replicated([max(each.mean_ms for each in cell.results) for cell in repeats])),
         aggregate_per_s=_figure(replicated([cell.aggregate_per_s for cell in repeats])),
         jain=_figure(replicated([cell.jain for cell in repeats], least=1.0 / first.tenants, most=1.0, luck=0.0)),
+        joules_per_inference=_energy(repeats),
         slowdown=_figure(slower),
     )
+
+
+def _energy(repeats: Sequence[SharedCell]) -> SharedFigure | None:
+    known = [cell.joules_per_inference for cell in repeats]
+    return None if None in known else _figure(replicated(known))
 
 
 def _means(cells: Sequence[SharedCell]) -> dict[int, float]:

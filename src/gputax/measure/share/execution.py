@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from gputax.environments.connection import LAST_OUTPUT
 from gputax.errors import CellError, GputaxError, PreflightError, UsageError
 from gputax.measure.experiment import Experiment, SkippedTechniques
+from gputax.measure.share.asking import refuse_shares
 from gputax.measure.share.cell import SharedMeasurement, measure_shared_cell
 from gputax.measure.share.documents import (
     described_sharing,
@@ -19,8 +21,10 @@ from gputax.measure.share.documents import (
     shown_cell,
     shown_figures,
 )
+from gputax.measure.share.obtained import obtained_rows
 from gputax.measure.view import RunView
 from gputax.plan.notices import Notice
+from gputax.plan.shares import AskingPlan
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
 from gputax.results.documents.base import with_notices
 from gputax.results.documents.sharing import SharedCell, SharingRecord
@@ -63,6 +67,8 @@ class ShareRun:
             raise UsageError("exclusive needs one tenant, which is not in --tenants", next_step="add 1 to --tenants")
         self._skipped = SkippedTechniques(self._plan, view, named=not request.optional)
         self._skipped.ask(place)
+        if isinstance(self._plan, AskingPlan):
+            refuse_shares(place, self._plan, self._skipped.remaining)
         self._experiment = Experiment(
             SHARING,
             request.directory,
@@ -143,9 +149,15 @@ class ShareRun:
         experiment.store.write_json("environment.json", environments)
         experiment.store.write_samples(samples_name(cell), measured.columns)
         cells = (*experiment.record.cells, document)
-        experiment.update(cells=cells, rows=shared_rows(cells))
+        experiment.update(cells=cells, **self._rows(cells))
         experiment.ended(cell.id, valid=document.valid)
         self._view.cell_ended(shown_figures(measured, str(experiment.record.device)))
+
+    def _rows(self, cells: Sequence[SharedCell]) -> dict[str, Any]:
+        if isinstance(self._plan, AskingPlan):
+            accepted = self._request.accept_disturbed
+            return {"obtained": obtained_rows(self._plan, cells, accepts_disturbed=accepted)}
+        return {"rows": shared_rows(cells)}
 
     def _known_environments(self) -> dict[str, Any]:
         path = self._experiment.store.path / "environment.json"

@@ -64,8 +64,11 @@ class TenantGroup:
             self.end()
             raise
 
-    def release(self, load: Load, progress: Progress | None = None) -> Released:
-        """Apply the load to all tenants; none begins before a common time, which is set here."""
+    def release(self, load: Load, progress: Progress | None = None, in_flight: Sequence[int] = ()) -> Released:
+        """Apply the load to all tenants; none begins before a common time, which is set here.
+
+        `in_flight` gives each tenant a number of runs in flight of its own.
+        """
         wait_ns = int(1e9 * (RELEASE_S + RELEASE_PER_TENANT_S * len(self.sessions)))
         now_ns = self._clock(self.sessions[0])[0]
         unix_ns = time.time_ns() - now_ns
@@ -75,7 +78,8 @@ class TenantGroup:
             view.on_progress = None if progress is None else partial(progress, number)
 
         def apply(number: int) -> Observation:
-            return self.sessions[number].apply(agreed, self._stall_timeout_s or FIRST_RUN_STALL_S)
+            own = dataclasses.replace(agreed, in_flight=in_flight[number]) if in_flight else agreed
+            return self.sessions[number].apply(own, self._stall_timeout_s or FIRST_RUN_STALL_S)
 
         return Released(release_ns, tuple(self._all(apply)), unix_ns)
 

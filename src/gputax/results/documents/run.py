@@ -106,6 +106,9 @@ class Benchmark(Document):
     goodput_bounds: dict[str, float] = Field(default_factory=dict, description="in ms: latency, ttft, tpot")
     bytes_per_run: int | None = Field(default=None, description="micro's copies: what one run moves")
     bandwidth_gb_per_s: float | None = Field(default=None, description="bytes_per_run over the mean run, 10^9 bytes")
+    joules_per_sample: float | None = Field(
+        default=None, description="energy of the whole device during the load over its samples; null: not counted"
+    )
     evidence: dict[str, Any] = Field(
         default_factory=dict, description="what proved that the environment's layers were active, after this cell"
     )
@@ -166,7 +169,7 @@ def mean_of_repeats(measured: Sequence[Benchmark]) -> RepeatedBenchmark:
 
 _AVERAGED = (
     "latency_mean_ms", "latency_p50_ms", "latency_p90_ms", "latency_p95_ms", "latency_p99_ms", "mean_batch_size",
-    "over_bound_share", "warmup_s", "tokens_per_sec", "ttft_p50_ms", "ttft_p90_ms", "ttft_p99_ms", "tpot_p50_ms",
+    "over_bound_share", "warmup_s", "joules_per_sample", "tokens_per_sec", "ttft_p50_ms", "ttft_p90_ms", "ttft_p99_ms", "tpot_p50_ms",
     "tpot_p90_ms", "tpot_p99_ms", "itl_p50_ms", "itl_p99_ms",
 )  # fmt: skip
 

@@ -38,6 +38,10 @@ class TenantResult(Document):
     tokens: dict[str, float | None] = Field(default_factory=dict, description=TOKEN_FIGURES)
     samples_file: str
     evidence: dict[str, Any] = Field(default_factory=dict)
+    asked_compute: float | None = Field(default=None, description="share of compute that it asked for; null: none")
+    asked_memory: float | None = Field(default=None, description="share of memory that it asked for; null: none")
+    asked_exactly: bool | None = Field(default=None, description="the share is a cap as well; null: nothing was asked")
+    memory_bytes: int | None = Field(default=None, description="what it could allocate; null: not tried")
 
 
 class CrossCheck(Document):
@@ -56,6 +60,10 @@ class SharedCell(Document):
     technique: str
     tenants: int
     repeat: int
+    situation: Literal["", "whole", "alone", "equals", "greedy"] = Field(
+        default="", description="where shares were asked for: who runs beside the measured tenant"
+    )
+    number: int = Field(default=0, description="where shares were asked for: the measured tenant; 0: all of them")
     session: int = 1
     started_at: str
     window_s: float = Field(description="how long all tenants ran together, after the warm-up")
@@ -67,6 +75,9 @@ class SharedCell(Document):
     p99_ms: float | None = Field(default=None, description="the same; null below the floor (662)")
     tokens: dict[str, float | None] = Field(default_factory=dict, description=TOKEN_FIGURES)
     jain: float = Field(description="1: all tenants got the same; 1/N: one got all")
+    joules_per_inference: float | None = Field(
+        default=None, description="energy of the whole device in the window over all tenants' inferences in it"
+    )
     results: tuple[TenantResult, ...]
     evidence: dict[str, Any] = Field(default_factory=dict, description="of the technique, over all tenants")
     switched_s: float | None = Field(default=None, description="how long the switch to the technique took before it")
@@ -99,7 +110,29 @@ class SharedRow(Document):
     worst_tenant_mean_ms: SharedFigure
     aggregate_per_s: SharedFigure
     jain: SharedFigure
+    joules_per_inference: SharedFigure | None = Field(
+        default=None, description="energy of the whole device over all tenants' inferences; null: not counted"
+    )
     slowdown: SharedFigure = Field(description="mean latency over that of one tenant of the same technique")
+
+
+class ObtainedRow(Document):
+    """The share that a tenant asked for, against the share that it obtained beside others."""
+
+    technique: str
+    resource: Literal["compute", "memory"]
+    tenant: int = Field(description="from 1")
+    same_as: tuple[int, ...] = Field(default=(), description="tenants that ask for the same and were not measured here")
+    situation: Literal["alone", "equals", "greedy"]
+    asked: float | None = Field(description="part of the whole device; null: no share of it was asked for")
+    exactly: bool = Field(description="the share is a cap as well: more than that is a failure, too")
+    obtained: SharedFigure = Field(description="part of what one tenant with the whole device got in the same repeat")
+    repeats: int
+    disturbed: int = Field(default=0, description="how many of these repeats were measured on a disturbed machine")
+    verdict: Literal["pass", "fail", "inconclusive", "not comparable"] | None = Field(
+        description="null: no share was asked for"
+    )
+    reason: str = ""
 
 
 class NeighbourRow(Document):
@@ -151,6 +184,7 @@ class SharingRecord(Document):
     cells: tuple[SharedCell, ...] = ()
     accepts_disturbed: bool = Field(default=False, description="disturbed cells were accepted: they may be ranked")
     rows: tuple[SharedRow, ...] = ()
+    obtained: tuple[ObtainedRow, ...] = Field(default=(), description="asked shares against obtained ones (--shares)")
     neighbours: tuple[NeighbourRow, ...] = ()
     isolation: tuple[IsolationRow, ...] = ()
     failures: tuple[Failure, ...] = ()
@@ -203,6 +237,8 @@ def figures_of(record: SharingRecord) -> Iterator[Held]:
         yield from _cell(cell, f"cells.{number}")
     for number, row in enumerate(record.rows):
         yield from _row(row, f"rows.{number}")
+    for number, obtained in enumerate(record.obtained):
+        yield from _obtained(obtained, f"obtained.{number}")
     for number, beside in enumerate(record.neighbours):
         yield from _neighbour(beside, f"neighbours.{number}")
 
@@ -238,6 +274,14 @@ def _row(row: SharedRow, way: str) -> Iterator[Held]:
     yield Held(f"{way}.tenants", row.tenants, least=1)
     yield Held(f"{way}.repeats", row.repeats)
     yield Held(f"{way}.entitlement_share", row.entitlement_share, most=1.0)
+
+
+def _obtained(row: ObtainedRow, way: str) -> Iterator[Held]:
+    way = f"{way} ({row.technique}, tenant {row.tenant})"
+    yield Held(f"{way}.asked", row.asked, most=1.0)
+    yield Held(f"{way}.obtained.value", row.obtained.value)
+    yield Held(f"{way}.tenant", row.tenant, least=1)
+    yield Held(f"{way}.repeats", row.repeats)
 
 
 def _neighbour(row: NeighbourRow, way: str) -> Iterator[Held]:

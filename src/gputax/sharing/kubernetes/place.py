@@ -20,8 +20,10 @@ from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice
 from gputax.plan.engines import parse_engine, waiting_passively
 from gputax.plan.options import EnvironmentOptions
+from gputax.plan.shares import EQUAL_WITHIN, Asked
 from gputax.plan.techniques import Entitlement, Technique
 from gputax.sharing.evidence import proxy_group_evidence, technique_evidence
+from gputax.sharing.fraction import FRACTION, SLICERS, asked_of
 from gputax.sharing.kubernetes.node import SharingNode
 from gputax.sharing.kubernetes.tenant_pods import TenantPods, TenantShape
 from gputax.sharing.offer import BEHIND_THE_PROXY, Offer
@@ -39,6 +41,7 @@ class KubernetesShared:
         self._pods = TenantPods(options.context, options.namespace, say, clock=clock)
         self._node = SharingNode(self._pods, options)
         self._switched: tuple[str, int] | None = None
+        self._asked_for: tuple[str, tuple[float, ...]] | None = None
         self._environments: dict[tuple[str, int, Setup], Kubernetes] = {}
         """Kept across cells: an environment kills what its earlier workers may have left in the pod."""
         self._kept: dict[str, str] = {}
@@ -92,6 +95,43 @@ class KubernetesShared:
             self._tenant(technique, TenantShape(technique.name, number, size, node, offer), setup, offer.entitlement)
             for number in _numbers(count)
         ]
+
+    def refuse_shares(self, technique: Technique, shares: Sequence[float], setup: Setup) -> None:
+        """Raise UsageError for unequal shares of a technique that gives every tenant the same."""
+        self.impossible(technique, setup)
+        if technique.name != FRACTION and max(shares) - min(shares) > EQUAL_WITHIN:
+            raise UsageError(
+                f"{technique.name} gives every tenant of a node the same share",
+                where=f"technique {technique.name}",
+                next_step=f"use --shares 1/{len(shares)}, or --tech {FRACTION} with HAMi, volcano-vgpu or KAI",
+            )
+
+    def asking(self, technique: Technique, shares: Sequence[float], setup: Setup) -> list[Tenant]:
+        """Return pods that ask for these shares; those of other shares are deleted first, because they hold theirs."""
+        if self._asked_for != (technique.name, tuple(shares)):
+            self._pods.empty()
+            self._environments.clear()
+        self._asked_for = (technique.name, tuple(shares))
+        tenants = self.tenants(technique, len(shares), max(len(shares), self._parts), setup)
+        if technique.name == "proxy":
+            return [dataclasses.replace(tenant, asked=Asked(None)) for tenant in tenants]
+        node, offer = self._node.current(), self._offer(technique)
+        asked = [asked_of(offer, share, node) for share in shares]
+        if technique.name != FRACTION:
+            return [dataclasses.replace(tenant, asked=each) for tenant, each in zip(tenants, asked, strict=True)]
+        size = self._node.tenant_size(self._parts)
+        found = []
+        for number, (share, each) in enumerate(zip(shares, asked, strict=True), start=1):
+            own = SLICERS[offer.flavour].for_share(offer, share, node)
+            shape = TenantShape(technique.name, number, size, node.name, own)
+            self._environments.pop((technique.name, number, tenants[number - 1].setup), None)
+            tenant = self._tenant(technique, shape, tenants[number - 1].setup, own.entitlement)
+            found.append(dataclasses.replace(tenant, asked=each))
+        return found
+
+    @property
+    def _parts(self) -> int:
+        return self._switched[1] if self._switched else 1
 
     def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
         """Return the evidence for the technique over all tenants."""

@@ -123,7 +123,9 @@ class TenantShape:
 
     def shaped(self, plan: PodPlan) -> PodPlan:
         """Return the tenant's pod."""
-        size = replace(self.size, gpus=1, gpu_resource=self.offer.resource) if self.offer else self.size
+        offer, size = self.offer, self.size
+        if offer is not None:
+            size = replace(size, gpus=int(offer.counted), gpu_resource=offer.resource, further=offer.amounts)
         return replace(
             plan,
             size=size,
@@ -135,8 +137,14 @@ class TenantShape:
                 TECHNIQUE_VARIABLE: self.technique,
                 IMAGE_VARIABLE: plan.image,
             },
-            further_labels={TECHNIQUE_LABEL: self.technique, TENANT_LABEL: str(self.number)},
+            further_labels={
+                TECHNIQUE_LABEL: self.technique,
+                TENANT_LABEL: str(self.number),
+                **(offer.pod_labels if offer else {}),
+            },
+            annotations=offer.annotations if offer else {},
+            scheduler=offer.scheduler if offer else "",
             ports={PORT_NAME: METRICS_PORT},
             knows_itself=True,
-            host_ipc=bool(self.offer and self.offer.host_ipc),
+            host_ipc=bool(offer and offer.host_ipc),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from gputax.plan.claims import NULL_KERNELS, computes_nothing
 from gputax.plan.driver import SOFTWARE_DEVICE_NAME
 from gputax.plan.workloads import ALLOCATION_BYTES, OPERATIONS, SMALL_COPY_BYTES, MicroOperation
 from gputax.worker.engines.driver_context import DriverContext, bindings_version, kernel_arguments
-from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
+from gputax.worker.engines.engine import EngineRequest, InFlight, NoResponse, Samples
 from gputax.worker.probes.driver_library import loaded_library
 
 Run = Callable[[], None]
@@ -24,6 +25,7 @@ THREADS_PER_BLOCK = 256
 LAUNCH_THREADS = 32
 SCALE = 3.0
 TIMED_LAUNCHES = 40
+EVENTS_WITHOUT_TIME = 2  # CU_EVENT_DISABLE_TIMING
 
 
 def operation_run(context: DriverContext, operation: MicroOperation, seed: int) -> tuple[Run, list[Any]]:
@@ -145,6 +147,34 @@ def _launch(context: DriverContext, seed: int) -> tuple[Run, list[Any]]:
     context.call("cuMemcpyDtoH", int(kernel.out.ctypes.data), kernel.device_out, kernel.bytes)
     kernel.check()
     return run, [kernel]
+
+
+class _LaunchesInFlight:
+    """Launches of the kernel in one stream, each with an event behind it that says when it is done."""
+
+    def __init__(self, context: DriverContext, kernel: _Kernel, depth: int) -> None:
+        self._context, self._words = context, kernel.launch_words
+        self._free = deque(context.call("cuEventCreate", EVENTS_WITHOUT_TIME)[0] for _ in range(depth))
+        self._waiting: deque[Any] = deque()
+
+    def submit(self, first: int, count: int) -> None:
+        """Launch `count` kernels and record an event behind them."""
+        event = self._free.popleft()
+        for _ in range(count):
+            self._context.call("cuLaunchKernel", *self._words)
+        self._context.call("cuEventRecord", event, 0)
+        self._waiting.append(event)
+
+    def finish(self) -> None:
+        """Wait for the oldest event."""
+        event = self._waiting.popleft()
+        self._context.call("cuEventSynchronize", event)
+        self._free.append(event)
+
+    def close(self) -> None:
+        """Destroy the events."""
+        for event in (*self._free, *self._waiting):
+            self._context.call("cuEventDestroy", event)
 
 
 def call_times(context: DriverContext, seed: int) -> dict[str, float]:
@@ -280,6 +310,16 @@ class DriverEngine:
             return
         for _ in range(count):
             run()
+
+    def in_flight(self, depth: int) -> InFlight:
+        """Return overlapping launches; the other operations wait for the device by their nature."""
+        if self._operation.kind != "launch":
+            raise UsageError(
+                f"{self._request.workload} waits for the device at each run and cannot be kept in flight",
+                next_step="use --workload micro:launch, or --in-flight 1",
+            )
+        kernel: _Kernel = self._alive[0]
+        return _LaunchesInFlight(self._context, kernel, depth)
 
     def close(self) -> None:
         """Release memory and context."""

@@ -86,6 +86,31 @@ def awake(engine: Engine) -> Iterator[RunsAProgram | None]:
         engine.rest()
 
 
+class InFlight(Protocol):
+    """Runs that overlap, on one engine: they end in the order of their start, as far as its caller can tell."""
+
+    def submit(self, first: int, count: int) -> None:
+        """Start a run of rows [first, first + count); return without waiting for it."""
+        ...
+
+    def finish(self) -> None:
+        """Wait for the oldest run that was not waited for."""
+        ...
+
+    def close(self) -> None:
+        """Release what the runs needed; none may be in flight."""
+        ...
+
+
+@runtime_checkable
+class KeepsInFlight(Protocol):
+    """An engine that can start a run before the last one is done."""
+
+    def in_flight(self, depth: int) -> InFlight:
+        """Return what keeps up to `depth` runs in flight."""
+        ...
+
+
 @runtime_checkable
 class Generates(Protocol):
     """An engine that answers token by token; all samples of a run get as many tokens, at the same times."""

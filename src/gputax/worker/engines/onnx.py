@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from gputax.errors import EngineError, PreflightError, UsageError
 from gputax.plan.notices import Notice
-from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
+from gputax.worker.engines.engine import EngineRequest, InFlight, NoResponse, Samples
+from gputax.worker.engines.onnx_calls import SessionCalls
 from gputax.worker.engines.onnx_runtime import import_onnxruntime
 from gputax.worker.engines.onnx_session import active_provider, choose_device, open_session
 from gputax.worker.engines.reference import Checked, as_dicts, checked_rows, tf32_of
@@ -199,6 +200,19 @@ class OnnxEngine:
             )
         names = [output.name for output in self._session.get_outputs()]
         return dict(zip(names, self._bindings[count].copy_outputs_to_cpu(), strict=True))
+
+    def in_flight(self, depth: int) -> InFlight:
+        """Return overlapping runs: a session takes calls of several threads, each with outputs of its own."""
+        return SessionCalls(self._session, self._bind_lane, depth)
+
+    def _bind_lane(self, first: int, count: int) -> Any:
+        """Return a binding of these rows whose outputs nobody else writes."""
+        binding = self._session.io_binding()
+        for name, value in self._values.get((first, count)) or self._input_values(first, count):
+            binding.bind_ortvalue_input(name, value)
+        for output in self._session.get_outputs():
+            binding.bind_output(output.name, "cuda" if self._copies == "excluded" else "cpu", 0)
+        return binding
 
     def close(self) -> None:
         """Drop the session and its device memory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from gputax.errors import EngineError, PreflightError
 from gputax.plan.language_models import decoder_size
-from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
+from gputax.worker.engines.engine import EngineRequest, InFlight, NoResponse, Samples
 
 # Waking from a sleep took up to 130 µs on a virtual machine, so the last stretch is polled. An empty poll takes
 # 0.4 µs and leaves the GIL to others; `time.sleep(0)` does so too but took 28 to 110 µs (measured).
@@ -67,15 +68,22 @@ class SyntheticEngine:
 
     def run(self, first: int, count: int) -> None:
         """Wait for the programmed time; with all delays zero, return at once."""
-        self._runs += 1
-        if self._faulty:
-            self._misbehave()
-        delay_ns = self._base_ns + self._per_sample_ns * count + self._jitter_ns[self._runs % len(self._jitter_ns)]
+        delay_ns = self._delay_ns(count)
         if delay_ns > 0:
             wait_until_ns(time.perf_counter_ns() + delay_ns)
 
+    def in_flight(self, depth: int) -> InFlight:
+        """Return overlapping runs: the next one begins when the last one is done, as on a device with one queue."""
+        return _Queue(self._delay_ns)
+
     def close(self) -> None:
         """Hold nothing."""
+
+    def _delay_ns(self, count: int) -> int:
+        self._runs += 1
+        if self._faulty:
+            self._misbehave()
+        return self._base_ns + self._per_sample_ns * count + self._jitter_ns[self._runs % len(self._jitter_ns)]
 
     def _misbehave(self) -> None:
         if self._fail_after and self._runs > self._fail_after:
@@ -105,6 +113,27 @@ class SyntheticDecoder(SyntheticEngine):
         for step in range(1, self.tokens):
             wait_until_ns(int(begin_ns) + step * self._token_ns)
             self.token_ns[step] = time.perf_counter_ns()
+
+
+class _Queue:
+    """Runs of a device that works on one after the other: each ends its own time after the one before it."""
+
+    def __init__(self, delay_ns: Callable[[int], int]) -> None:
+        self._delay_of = delay_ns
+        self._ends: deque[int] = deque()
+        self._last_ns = 0
+
+    def submit(self, first: int, count: int) -> None:
+        """Add a run behind the last one."""
+        self._last_ns = max(self._last_ns, time.perf_counter_ns()) + self._delay_of(count)
+        self._ends.append(self._last_ns)
+
+    def finish(self) -> None:
+        """Wait until the oldest run is over."""
+        wait_until_ns(self._ends.popleft())
+
+    def close(self) -> None:
+        """Hold nothing."""
 
 
 def wait_until_ns(deadline_ns: int) -> None:

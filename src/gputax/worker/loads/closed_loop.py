@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 
+from gputax.errors import UsageError
 from gputax.plan.cells import Load
-from gputax.worker.engines.engine import Engine, awake
+from gputax.worker.engines.engine import Engine, KeepsInFlight, awake
 from gputax.worker.loads.recording import Recording, quiet_interpreter
 from gputax.worker.loads.token_times import TokenTimes
 from gputax.worker.samples import SampleArea
@@ -34,6 +36,9 @@ def saturate(
     times: TokenTimes | None = None,
 ) -> None:
     """Run batches until both the duration and the number of queries are reached; `times` takes those of tokens."""
+    if load.in_flight > 1:
+        _overlapped(engine, area, load, recording, observe)
+        return
     batch = load.batch_size
     clock, run = time.perf_counter_ns, engine.run
     last_first = max(area.count - batch, 0)
@@ -51,6 +56,42 @@ def saturate(
             if observe is not None:
                 observe(end_ns - start_ns)
             position = position + batch if position + batch <= last_first else 0
+
+
+def _overlapped(engine: Engine, area: SampleArea, load: Load, recording: Recording, observe: Observe | None) -> None:
+    """Keep several runs in flight; a run's time begins when it is handed over, so it contains its wait for the others.
+
+    A launch-and-wait loop leaves the device idle between two runs, and a limiter that only reacts to a busy device
+    never acts.
+    """
+    if not isinstance(engine, KeepsInFlight):
+        raise UsageError(
+            "this engine runs one batch after the other: it cannot keep several in flight",
+            next_step="use --engine onnx, or --workload micro:launch; or --in-flight 1",
+        )
+    batch, clock = load.batch_size, time.perf_counter_ns
+    last_first = max(area.count - batch, 0)
+    position = 0
+    started: deque[int] = deque()
+
+    def finish() -> None:
+        runs.finish()
+        start_ns, end_ns = started.popleft(), clock()
+        recording.add_run(start_ns, end_ns, batch)
+        if observe is not None:
+            observe(end_ns - start_ns)
+
+    with quiet_interpreter(), closing(engine.in_flight(load.in_flight)) as runs:
+        _wait_for_release(load.start_at_ns)
+        stop_ns = clock() + int(load.min_duration_s * 1e9)
+        while recording.count < load.min_queries or clock() < stop_ns:
+            while len(started) < load.in_flight:
+                started.append(clock())
+                runs.submit(position, batch)
+                position = position + batch if position + batch <= last_first else 0
+            finish()
+        while started:
+            finish()
 
 
 def endless(

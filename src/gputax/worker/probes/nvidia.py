@@ -28,6 +28,8 @@ CORES_PER_SM = {
     **dict.fromkeys(((7, 0), (7, 2), (7, 5), (8, 0)), 64),
     **dict.fromkeys(((8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1)), 128),
 }
+# HAMi-core's library, as its device plugins mount it.
+LIMITER = "libvgpu.so"
 _PROFILE = re.compile(r"MIG\s+(\S+)\s*$")
 
 
@@ -40,6 +42,19 @@ def mps_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
         "active_thread_percentage": environ.get(PERCENTAGE_VARIABLE),
         "pinned_memory_limit": environ.get(MEMORY_VARIABLE),
     }
+
+
+def limiter_facts(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return the fraction that HAMi, volcano-vgpu or KAI left in this container; empty if none did."""
+    memory = environ.get("CUDA_DEVICE_MEMORY_LIMIT_0") or environ.get("CUDA_DEVICE_MEMORY_LIMIT")
+    preloaded = [line for line in (read_text(root / "etc/ld.so.preload") or "").split() if LIMITER in line]
+    found = {
+        "sm_limit": environ.get("CUDA_DEVICE_SM_LIMIT"),
+        "memory_limit": memory,
+        "gpu_portion": environ.get("GPU_PORTION"),
+        "preloaded": preloaded or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def mig_devices(nvml: Any, handle: Any, ask: Any) -> list[dict[str, Any]]:
@@ -179,7 +194,7 @@ def _is_the_tenants() -> bool:
 
 def device_facts(root: Path = Path("/")) -> dict[str, Any]:
     """Return every GPU and the driver, or `"nvml": "absent"` with the reason; and other signs of a GPU."""
-    traces = {**_traces(root), "mps": mps_facts(), "cuda": cuda_device()}
+    traces = {**_traces(root), "mps": mps_facts(), "limiter": limiter_facts(root), "cuda": cuda_device()}
     nvml = load_nvml()
     if isinstance(nvml, NvmlAbsence):
         return {"nvml": "absent", "cause": nvml.cause, "why": nvml.why, "gpus": [], **traces}
