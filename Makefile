@@ -7,7 +7,7 @@ SLOW := $(addprefix tests/,process docs native browser)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
 .PHONY: help run test test-all test-slow test-simulations test-quiet setup-tests e2e-prepare
-.PHONY: fuzz lint format-c e2e bench native test-torch test-frameworks setup-frameworks pins generated schema manifests clean
+.PHONY: wheel sbom fuzz lint format-c e2e bench native test-torch test-frameworks setup-frameworks pins generated schema manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
@@ -18,6 +18,13 @@ run: $(VENV)/.installed native  ## set up, and measure this machine with `gputax
 
 native:  ## build the software CUDA device, libvgpu and the GPU proxy into native/build (gcc and make)
 	$(MAKE) -C native
+
+wheel: $(VENV)/.installed native  ## a wheel with the native parts, in dist/ (Linux; needs objdump and strip)
+	$(BIN)/python -m release.wheel
+
+sbom:  ## print the bill of materials (CycloneDX) that is in the image IMAGE=gputax:0.1.0 (docker or podman)
+	@engine=$$(command -v docker || command -v podman) || { echo "neither docker nor podman is installed" >&2; exit 3; }; \
+	  $$engine run --rm --network none $(or $(IMAGE),gputax:0.1.0) cat /opt/gputax/sbom.cdx.json
 
 test: $(VENV)/.installed-dev native  ## the fast tests: no process but one per verb, no network, no GPU (under three minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(FAST)

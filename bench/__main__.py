@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import client, figures, frameworks, kubernetes, language_model, models, program, proxy, servers, soft
+from bench import client, figures, frameworks, kubernetes, models, program, proxy, runtimes, soft
 from bench.compare_million import compare_million
 from bench.duet import aa_false_verdicts, duet_gain, duet_seconds
 from bench.goals import GOALS, judge
@@ -53,6 +54,7 @@ FIGURES: dict[str, Callable[[], dict[str, Any]]] = {
     "client": client.client_figures,
     "share": share_figures,
     "kubernetes": kubernetes.kubernetes_pod,
+    "runtimes": runtimes.gvisor_cost,
     "compare": compare_million,
     "report": report_size,
 }

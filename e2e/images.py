@@ -30,6 +30,7 @@ PRODUCT_SOURCES = (
     "suites",
     "pyproject.toml",
     "requirements/cpu.txt",
+    "release/sbom.py",
     "README.md",
     "LICENSE",
     "e2e/images/base.sh",

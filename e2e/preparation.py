@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from e2e import images
+from e2e import gvisor_runtime, images
 from e2e.layout import REPOSITORY
 from e2e.packages import install_command, missing_packages
 from e2e.processes import ClusterError
@@ -20,6 +20,8 @@ def prepare(timings: Timings) -> None:
         done = subprocess.run([REPOSITORY / "e2e/kubernetes/build.sh"], stdout=subprocess.DEVNULL)
         if done.returncode != 0:
             raise ClusterError("the Kubernetes binaries cannot be built; the lines above say why")
+    with timings.part("gVisor"):
+        gvisor_runtime.runsc()
     with timings.part("pause image"):
         images.pause_archive()
     with timings.part("product image"):

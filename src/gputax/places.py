@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from gputax.environments.environment import Environment, LocalEnvironment
 from gputax.errors import unknown_name
 from gputax.plan.driver import DriverChoice
-from gputax.plan.environment import SSH, EnvironmentName
+from gputax.plan.environment import CONTAINER, K8S, SSH, EnvironmentName
 from gputax.plan.options import EnvironmentOptions
+from gputax.plan.runtimes import NAME
 
 if TYPE_CHECKING:
     from gputax.kubernetes.pods import RunPods
@@ -43,8 +44,10 @@ ROWS: dict[str, Row] = {
         Row("bare", "this machine", "environments.bare:Bare"),
         Row("bare+proxy", "this machine", "environments.bare:BareProxy"),
         Row("container", "options", "environments.container:Container"),
+        Row("container:RUNTIME", "options", "environments.container:Container"),
         Row("ssh:HOST", "options", "environments.ssh:Ssh"),
         Row("k8s", "cluster", "environments.kubernetes:Kubernetes"),
+        Row("k8s:RUNTIMECLASS", "cluster", "environments.kubernetes:Kubernetes"),
         Row("k8s+proxy", "cluster", "environments.kubernetes:KubernetesProxy"),
         Row("k8s+xen", "cluster", "environments.kubernetes:Kubernetes"),
         Row("k8s+time-slicing", "cluster", "sharing.kubernetes.environment:KubernetesTechnique"),
@@ -66,6 +69,9 @@ SYNONYMS = {
     "kubernetes+proxy": "k8s+proxy",
     "docker": "container",
     "podman": "container",
+    "runsc": "container:RUNTIME",
+    "gvisor": "k8s:RUNTIMECLASS",
+    "kata": "k8s:RUNTIMECLASS",
     "local": "bare",
     "host": "bare",
     "baremetal": "bare",
@@ -162,8 +168,11 @@ def refuse_unknown(name: str) -> None:
 
 def _row(name: str) -> Row:
     parsed = EnvironmentName.parse(name)
-    row = ROWS.get("ssh:HOST" if parsed.place == SSH and parsed.host and not parsed.added else name)
-    if row is None:
+    written = name
+    if (parsed.host or parsed.runtime) and not parsed.added:
+        written = {SSH: "ssh:HOST", CONTAINER: "container:RUNTIME", K8S: "k8s:RUNTIMECLASS"}.get(parsed.place, name)
+    row = ROWS.get(written)
+    if row is None or (parsed.runtime and not NAME.fullmatch(parsed.runtime)):
         raise unknown_name("environment", name, ENVIRONMENTS, SYNONYMS)
     return row
 

@@ -42,6 +42,12 @@ def for_a_cluster(page: Path) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line]
 
 
+def for_a_container_engine(page: Path) -> list[str]:
+    """Return the lines of the blocks that are marked `bash container`: tests/e2e measures with a real podman."""
+    blocks = re.findall(r"^```bash container\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+    return [line for block in blocks for line in block.splitlines() if line]
+
+
 def documented(prefix: str) -> list[str]:
     found = []
     for page in PAGES:
@@ -89,6 +95,16 @@ def test_commands_for_a_cluster_are_understood_and_say_that_there_is_none(
         done = gputax(*words[1:], *fast, KUBECONFIG=str(tmp_path / "none"))
         assert done.returncode == 3, done.stderr
         assert "no kubeconfig found" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", [line for page in PAGES for line in for_a_container_engine(page)])
+def test_commands_for_a_container_engine_are_understood_and_say_that_there_is_none(
+    command: str, gputax: Gputax, tmp_path: Path
+) -> None:
+    words = shlex.split(command.split("  #")[0])
+    done = gputax(*words[1:], *(["--no-control"] if words[1] == "duet" else []), PATH=str(tmp_path))
+    assert done.returncode == 3, done.stderr
+    assert "neither docker nor podman is installed" in done.stderr
 
 
 @pytest.fixture(scope="module")

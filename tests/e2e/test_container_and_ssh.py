@@ -15,6 +15,7 @@ import pytest
 from e2e import images
 from e2e.layout import PRODUCT_IMAGE
 from e2e.packages import program
+from e2e.podman import environment as podman_environment
 from tests.e2e.real_cluster import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(os.geteuid() != 0, reason="sshd and podman as root")]
@@ -37,18 +38,7 @@ def gputax(*words: str, environ: dict[str, str], cwd: Path) -> subprocess.Comple
 @pytest.fixture
 def podman(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Give a podman with a store of its own, that raises no limit and asks no systemd, with the image in it."""
-    (tmp_path / "containers.conf").write_text(
-        '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]\n'
-        '[engine]\ncgroup_manager = "cgroupfs"\nruntime = "runc"\nevents_logger = "none"\n'
-    )
-    store = f'graphroot = "{tmp_path}/store"\nrunroot = "{tmp_path}/run"\n'
-    (tmp_path / "storage.conf").write_text(f'[storage]\ndriver = "overlay"\n{store}')
-    environ = {
-        **os.environ,
-        "CONTAINERS_CONF": str(tmp_path / "containers.conf"),
-        "CONTAINERS_STORAGE_CONF": str(tmp_path / "storage.conf"),
-        "DOCKER_HOST": "unix:///nowhere",  # a docker that may be here is not the one that is asked
-    }
+    environ = podman_environment(tmp_path)
     subprocess.run([program("podman"), "load", "-q", "-i", images.product_archive()], env=environ, check=True)
     yield environ
     subprocess.run([program("podman"), "system", "reset", "--force"], env=environ, check=True, capture_output=True)

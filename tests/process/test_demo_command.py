@@ -11,6 +11,7 @@ import pytest
 from gputax.cli.demo import Sizes, Tour, exit_code, run_demo
 from gputax.cli.main import main
 from gputax.environments.driver import missing_parts
+from gputax.errors import PreflightError
 from gputax.report.demo import DemoResults
 from tests.builders.documents import benchmark, record
 from tests.builders.small_models import small_store
@@ -25,6 +26,8 @@ def sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sizes:
     """Seconds in place of minutes; the model behind the proxy is a small one, all others are delays."""
     monkeypatch.setenv("GPUTAX_MODELS", str(small_store(tmp_path / "models")))
     (tmp_path / "tiny.toml").write_text(TINY_SUITE)
+    # What is measured must not depend on whether gVisor happens to be here.
+    monkeypatch.setattr("gputax.environments.container.ready_runtime", lambda name, image: False)
     return Sizes(
         suite=str(tmp_path / "tiny.toml"),
         engine="synthetic:latency_us=500",
@@ -101,6 +104,27 @@ def test_where_the_model_would_take_too_long_one_line_says_so(
     machine(monkeypatch)
     assert Tour(tmp_path / "demo", sizes)._model() == (None, why)
     assert not (tmp_path / "demo" / "model").exists()
+
+
+def test_where_gvisor_is_the_report_has_it_too(
+    tmp_path: Path, sizes: Sizes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(Tour, "_duet", lambda tour, *words: asked.append(words))
+    Tour(tmp_path / "demo", sizes)._runtime()
+    (words,) = asked
+    assert words == ("runtime", ("resnet50",), 20.0, ("container", "container:runsc", "cpu"), {})
+
+
+def test_a_sandbox_that_does_not_work_ends_no_tour(
+    tmp_path: Path, sizes: Sizes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise PreflightError("podman cannot start the container")
+
+    monkeypatch.setattr(Tour, "_duet", broken)
+    assert Tour(tmp_path / "demo", sizes)._runtime() is None
+    assert "warning: skipped gVisor: podman cannot start the container" in capsys.readouterr().err
 
 
 def test_a_directory_with_results_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gputax.cli.options import Verb, as_json, options
-from gputax.errors import Interrupted, PreflightError, UsageError
+from gputax.errors import Interrupted, PreflightError, UsageError, WorkerError
 from gputax.plan.options import declared
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ OPERATIONS = tuple(f"micro:{name}" for name in ("operation", "launch", "allocate
 # Interpreted, ResNet-50 takes 11 to 16 s of a core; compiled about one. Slower than this, there are too few pairs.
 SLOWEST_INFERENCE_S = 4.0
 PROBED_RUNS = 3
+SOFTWARE = ("bare", "bare+proxy", "software")
+# The runtime whose cost is shown where it is: the one with a kernel of its own that needs no hardware for it.
+SANDBOX = "runsc"
+GVISOR = ("container", f"container:{SANDBOX}", "cpu")
 # A kernel that takes 125 us and copies at 4.5 GB/s: about a small inference, and none of a GPU's numbers.
 SOFTWARE_DEVICE: dict[str, Any] = {"soft_kernel_us": 125, "soft_copy_gbps": 4.5}
 
@@ -45,6 +49,7 @@ class Sizes:
     model_s: float = 60.0
     slowest_inference_s: float = SLOWEST_INFERENCE_S
     duet_s: float = 30.0
+    runtime_s: float = 20.0
     tenants: tuple[int, ...] = (1, 3)
     repeats: int = 3
     window_s: float = 3.0
@@ -114,10 +119,14 @@ class Tour:
 
     def results(self) -> DemoResults:
         """Measure everything that can be measured here."""
+        from gputax.environments.container import ready_runtime
         from gputax.environments.driver import BUILD, missing_parts
+        from gputax.plan.options import EnvironmentOptions
         from gputax.report.demo import DemoResults
 
         missing = missing_parts()
+        sandbox = ready_runtime(SANDBOX, EnvironmentOptions().image)
+        self._steps += sandbox
         cores, warnings = self._machine()
         if missing:
             self._line.say(f"gputax: warning: skipped the GPU proxy: not built: {', '.join(missing)}. Next: {BUILD}")
@@ -127,10 +136,11 @@ class Tour:
         run = self._run()
         resolution = self._resolution()
         proxy = None if missing else self._proxy()
+        runtime = self._runtime() if sandbox else None
         sharing = [self._share()]
         if not missing:
             sharing.append(self._tenants())
-        return DemoResults(cores, warnings, run, resolution, proxy, tuple(sharing), model, note)
+        return DemoResults(cores, warnings, run, resolution, proxy, tuple(sharing), model, note, runtime)
 
     def report(self) -> Path:
         """Write the page of all parts."""
@@ -211,25 +221,38 @@ class Tour:
             return None, f"{self._sizes.workload} skipped: {error.what}."
         if took_s > self._sizes.slowest_inference_s:
             return None, f"{self._sizes.workload} skipped: {took_s:.0f} s an inference on the software device here."
-        return self._duet("model", (self._sizes.workload,), self._sizes.model_s, {}), ""
+        return self._duet("model", (self._sizes.workload,), self._sizes.model_s, SOFTWARE, {}), ""
 
     def _proxy(self) -> Comparison:
         self._step("GPU proxy on the software device")
         chosen = {**SOFTWARE_DEVICE, "proxy_spin": "always"}
-        return self._duet("proxy", OPERATIONS, self._sizes.duet_s, chosen)
+        return self._duet("proxy", OPERATIONS, self._sizes.duet_s, SOFTWARE, chosen)
 
-    def _duet(self, name: str, workloads: tuple[str, ...], max_time_s: float, chosen: dict[str, Any]) -> Comparison:
+    def _runtime(self) -> Comparison | None:
+        """Measure the model under gVisor where it is installed; a sandbox that does not work ends no tour."""
+        self._step("a container under gVisor")
+        try:
+            return self._duet("runtime", (self._sizes.workload,), self._sizes.runtime_s, GVISOR, {})
+        except (PreflightError, WorkerError) as error:
+            self._line.say(f"gputax: warning: skipped gVisor: {error.what}")
+            return None
+
+    def _duet(
+        self, name: str, workloads: tuple[str, ...], max_time_s: float, sides: tuple[str, str, str],
+        chosen: dict[str, Any],
+    ) -> Comparison:  # fmt: skip
         from gputax import api
         from gputax.measure.duet.pairs import INTERRUPTED
 
         progress = self._progress(max_time_s)
+        base, other, device = sides
         command = _command(
-            "duet bare bare+proxy --device software", chosen, workload=",".join(workloads), max_time=max_time_s
+            f"duet {base} {other} --device {device}", chosen, workload=",".join(workloads), max_time=max_time_s
         )
         comparison = api.duet(
-            "bare",
-            "bare+proxy",
-            device="software",
+            base,
+            other,
+            device=device,
             workload=workloads,
             max_time_s=max_time_s,
             command=command,
@@ -324,6 +347,7 @@ def _document(found: DemoResults, directory: Path, page: Path) -> dict[str, Any]
         "model": _dumped(found.model),
         "run": _dumped(found.run),
         "proxy": _dumped(found.proxy),
+        **({} if found.runtime is None else {"runtime": _dumped(found.runtime)}),
         **{name: _dumped(record) for name, record in zip(names, found.sharing, strict=False)},
     }
 

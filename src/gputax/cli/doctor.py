@@ -12,6 +12,7 @@ import click
 
 from gputax.cli.options import Verb, as_json, options, own, place_options, variable_options
 from gputax.doctor.machine import Finding, Status, diagnose, inspect_disk
+from gputax.doctor.runtimes import runtime_facts
 from gputax.doctor.software import confinement_facts, native_facts
 from gputax.errors import GputaxError, PreflightError
 from gputax.places import ENVIRONMENTS, Places, environment_named, refuse_unknown
@@ -107,7 +108,8 @@ def gather_facts(environment: str, options: EnvironmentOptions | None = None, de
     driver = DriverChoice(device, needed=False)
     with Places(options, say) as places, WorkerConnection(environment_named(environment, driver, places)) as connection:
         described = connection.describe(with_engines=True, listen_s=LISTEN_S)
-    return {**described.to_dict(), "native": native_facts(), "confinement": confinement_facts()}
+    here = {"native": native_facts(), "confinement": confinement_facts(), "runtimes": runtime_facts()}
+    return {**described.to_dict(), **here}
 
 
 def write_findings(findings: Iterable[Finding], environment: str, stream: TextIO, width: int | None = None) -> None:

@@ -150,7 +150,7 @@ def examine_cluster(environment: str, options: EnvironmentOptions, device: str) 
         options.cpus or local_cpus(),
         options.memory,
         options.gpu_count(device),
-        options.runtime_class,
+        EnvironmentName.parse(environment).runtime or options.runtime_class,
     )
     return facts, diagnose_cluster(facts, wanted)
 
@@ -362,7 +362,10 @@ def check_runtime_class(facts: Mapping[str, Any], wanted: Wanted) -> list[Findin
     """Check that the RuntimeClass exists and that a node's container runtime has its handler."""
     name = wanted.runtime_class or (XEN_CLASS if XEN in wanted.layers else "")
     classes = facts.get("runtime_classes")
-    if not name or classes is None:
+    if not name:
+        listed = ", ".join(f"{each} (handler {handler})" for each, handler in sorted((classes or {}).items()))
+        return [Finding("ok", "RuntimeClasses", listed)] if listed else []
+    if classes is None:
         return []
     if name not in classes:
         why = "The API server rejects a pod whose RuntimeClass does not exist."

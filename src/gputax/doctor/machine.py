@@ -19,6 +19,7 @@ from gputax.doctor.hardware import (
     check_memory,
     check_noise,
 )
+from gputax.doctor.runtimes import check_runtimes
 from gputax.doctor.software import (
     check_confinement,
     check_loadgen,
@@ -37,6 +38,7 @@ CHECKS: tuple[Callable[[Mapping[str, Any]], list[Finding]], ...] = (
     check_native,
     check_confinement,
     check_tinygrad,
+    check_runtimes,
     check_gpu,
     check_cpu,
     check_governor,

@@ -19,6 +19,7 @@ from gputax.plan.driver import DriverChoice
 from gputax.worker.probes.driver_library import SONAME
 
 PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGED = "_native"  # where a wheel has the parts (release/wheel.py)
 NATIVE_VARIABLE = "GPUTAX_NATIVE"
 RUNTIME_VARIABLE = "GPUTAX_CUDA_RUNTIME"
 SOFTWARE_DEVICE = "software/libcuda.so.1"
@@ -32,9 +33,11 @@ NVML = "libnvidia-ml.so.1"  # libvgpu has its own beside it: the system's would 
 
 
 def native_directory() -> Path:
-    """Return $GPUTAX_NATIVE, or the build directory of the checkout if that is not set."""
+    """Return $GPUTAX_NATIVE; if that is not set, what the wheel brought, else the build directory of the checkout."""
     given = os.environ.get(NATIVE_VARIABLE)
-    return Path(given).expanduser().resolve() if given else PACKAGE.parent.parent / "native" / "build"
+    if given:
+        return Path(given).expanduser().resolve()
+    return packaged if (packaged := PACKAGE / PACKAGED).is_dir() else PACKAGE.parent.parent / "native" / "build"
 
 
 def native_part(name: str) -> Path:

@@ -65,6 +65,21 @@ class Described:
         return (self.cpu_allowance or {}).get("quota_cpus")
 
     @property
+    def told_cpus(self) -> float | None:
+        """The CPU limit that the coordinator told the worker; None if it told none."""
+        return (self.cpu_allowance or {}).get("told_cpus")
+
+    @property
+    def kernel(self) -> str | None:
+        """The release of the kernel that answers the worker."""
+        return self.host.get("kernel")
+
+    @property
+    def sandbox(self) -> str | None:
+        """The runtime that the kernel below the worker is part of: `gvisor` or `kata`; None for any other kernel."""
+        return self.host.get("sandbox")
+
+    @property
     def devices(self) -> Mapping[str, Any]:
         """The GPUs, as NVML, the driver and the device nodes show them."""
         return self.answer.get("devices") or {}

@@ -10,9 +10,12 @@ from gputax.environments.environment import Described, Evidence
 from gputax.environments.kubernetes import cgroup_reasons, device_ids, xen_reasons
 from gputax.environments.process import ChildProcess
 from gputax.environments.proxy import SOCKET_VARIABLE
+from gputax.environments.runtime import SeenRuntime, hides_limits, kernel_reasons
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import K8S, PROXY, XEN, EnvironmentName
+from gputax.worker.probes.host import sandbox
+from gputax.worker.probes.limits import TOLD_VARIABLE, cpu_allowance
 
 
 class Inside:
@@ -22,6 +25,7 @@ class Inside:
         self.name = name
         parsed = EnvironmentName.parse(name)
         self._layers = parsed.layers
+        self._runtime = parsed.runtime
         self._environ = environ
         if parsed.place != K8S:
             raise UsageError(f"--inside requires a pod, but {name} is not one", next_step="--env k8s --inside")
@@ -42,6 +46,8 @@ class Inside:
                 where=SOCKET_VARIABLE,
                 next_step="ask for gputax.dev/vgpu: 1 in the pod's limits, as kubernetes/overlays/gpu-proxy does",
             )
+        allowance = cpu_allowance(environ=self._environ)
+        refuse_hidden_limit(sandbox(), allowance.quota_cpus, allowance.told_cpus)
         return self._local.start()
 
     def evidence(self, described: Described) -> Evidence:
@@ -50,7 +56,11 @@ class Inside:
         reasons = [*local.reasons, *inside_reasons(self._environ, described)]
         if XEN in self._layers:
             reasons += xen_reasons(described)
+        runtime = SeenRuntime(self._runtime)
+        if self._runtime:
+            reasons += kernel_reasons(runtime, described)
         facts = {
+            **(runtime.facts(described) if self._runtime else {}),
             "pod": self._environ.get("GPUTAX_POD"),
             "pod_uid": self._environ.get("GPUTAX_POD_UID"),
             "namespace": self._environ.get("GPUTAX_NAMESPACE"),
@@ -73,6 +83,19 @@ def inside_reasons(environ: Mapping[str, str], described: Described) -> list[str
         reasons.append(f"the worker's host is {described.hostname!r}, the pod is {name!r}")
     if described.container_hints.get("own_pid_namespace") is False:
         reasons.append("the worker sees the node's processes: it is not in a container")
+    if hides_limits(described):
+        return reasons
     if described.quota_cpus is None and len(described.affinity) == described.host.get("cores_online"):
         reasons.append("no CPU limit is enforced: the pod is not Guaranteed")
     return reasons
+
+
+def refuse_hidden_limit(sandbox: str | None, quota_cpus: float | None, told_cpus: float | None) -> None:
+    """Refuse to guess the number of threads where a sandbox hides the pod's CPU limit and nobody told it."""
+    if sandbox is None or quota_cpus is not None or told_cpus is not None:
+        return
+    raise PreflightError(
+        f"the sandbox ({sandbox}) hides this pod's CPU limit, and the variable that tells it is not set",
+        where=TOLD_VARIABLE,
+        next_step=f"set {TOLD_VARIABLE} to the pod's limits.cpu in its manifest, or run it without --inside",
+    )

@@ -1,7 +1,8 @@
-"""`k8s`, `k8s+proxy`, `k8s+xen`: the worker runs in its own pod, started through the exec API."""
+"""`k8s`, `k8s:RUNTIMECLASS`, `k8s+proxy`, `k8s+xen`: the worker runs in its own pod, started through the exec API."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -23,8 +24,11 @@ from gputax.environments.image import (
 )
 from gputax.environments.process import ChildProcess
 from gputax.environments.proxy import DEFAULT_TRANSPORT, Intended, proxy_evidence
+from gputax.environments.runtime import SeenRuntime, hides_limits, kernel_reasons, program_reasons, told_reasons
 from gputax.errors import GputaxError, PreflightError, UsageError, WorkerError
 from gputax.kubernetes import exec_pipe
+from gputax.kubernetes.client import Cluster, ForbiddenError
+from gputax.kubernetes.nodes import quantity
 from gputax.kubernetes.objects import (
     SOFTWARE_DIRECTORY,
     STATUS,
@@ -37,6 +41,7 @@ from gputax.kubernetes.pods import ReadyPod, RunPods
 from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import K8S, PROXY, XEN, EnvironmentName
 from gputax.plan.options import EnvironmentOptions
+from gputax.worker.probes.limits import TOLD_VARIABLE
 
 # The watch learns of a pod's death at about the same time as its exec ends; wait a little longer for it.
 DEATH_NEWS_S = 5.0
@@ -63,7 +68,10 @@ class Kubernetes:
         self._pods = pods
         self._options = options
         self._driver = driver or DriverChoice(needed=False)
-        self._layers = EnvironmentName.parse(name).layers
+        parsed = EnvironmentName.parse(name)
+        self._layers = parsed.layers
+        self._runtime_class = runtime_class_of(parsed, options)
+        self._seen_runtime: SeenRuntime | None = None
         self._pod: ReadyPod | None = None
         self._before: list[str] = []
         """Names of the workers started here: each new worker kills earlier ones that hung and lost their connection."""
@@ -73,6 +81,8 @@ class Kubernetes:
     def start(self) -> ChildProcess:
         """Start a worker in the pod, which is created if needed."""
         variables = {"PYTHONUNBUFFERED": "1", **self._variables()}  # refuses before there is a pod
+        if EnvironmentName.parse(self.name).runtime:
+            refuse_runtime(self._runtime_class, self._pods.cluster)
         pod = self._pod = self._pods.ready(self.plan(), self._options.ready_timeout_s)
         name, ends = secrets.token_hex(4), [word for before in self._before for word in ("--end", before)]
         command = ["env", *(f"{key}={value}" for key, value in variables.items()), *WORKER, name, *ends]
@@ -91,7 +101,7 @@ class Kubernetes:
             self._size(),
             self._options.namespace,
             node=self._options.node,
-            runtime_class=self._options.runtime_class or (XEN_RUNTIME_CLASS if XEN in self._layers else ""),
+            runtime_class=self._runtime_class,
             pull_policy=self._options.pull_policy,
             pull_secret=self._options.pull_secret,
         )
@@ -102,10 +112,21 @@ class Kubernetes:
         if self._pod is None:
             return Evidence.of(K8S, ["no pod was started"])
         pod = self._pods.current(self._pod.name)
-        reasons = [*pod_reasons(pod, described), *size_reasons(described, self.plan().size)]
+        reasons = [*pod_reasons(pod, described), *pod_limit_reasons(pod, described, self.plan().size)]
         if XEN in self._layers:
             reasons += xen_reasons(described)
-        return Evidence.of(self._layers[-1], reasons, pod_facts(pod, described))
+        facts = pod_facts(pod, described)
+        if EnvironmentName.parse(self.name).runtime:
+            runtime = self._runtime_below(str(facts["node"] or ""))
+            reasons += [*class_reasons(pod, runtime), *program_reasons(runtime), *kernel_reasons(runtime, described)]
+            facts |= runtime.facts(described)
+        return Evidence.of(self._layers[-1], reasons, facts)
+
+    def _runtime_below(self, node: str) -> SeenRuntime:
+        """Return what the cluster says of the RuntimeClass and of the node's kernel; asked once."""
+        if self._seen_runtime is None:
+            self._seen_runtime = runtime_in_cluster(self._pods.cluster, self._runtime_class, node)
+        return self._seen_runtime
 
     def explain(self, name: str, code: int, words: str) -> GputaxError | None:
         """Explain a worker's exit by the fate of its pod."""
@@ -135,7 +156,75 @@ class Kubernetes:
         return Size(options.cpus or local_cpus(), options.memory, gpus)
 
     def _variables(self) -> dict[str, str]:
-        return {**NATIVE_VARIABLES, **driver_variables(self._driver, self.plan().size.gpus)}
+        size = self.plan().size
+        told = (
+            {TOLD_VARIABLE: f"{size.millicpus / 1000 if size.millicpus else size.cpus:g}"} if size.cpu_limited else {}
+        )
+        return {**NATIVE_VARIABLES, **told, **driver_variables(self._driver, size.gpus)}
+
+
+def runtime_class_of(name: EnvironmentName, options: EnvironmentOptions) -> str:
+    """Return the RuntimeClass of the pods; refuse two different ones."""
+    if name.runtime and options.runtime_class not in ("", name.runtime):
+        raise UsageError(
+            f"two RuntimeClasses: {name.runtime} and {options.runtime_class}",
+            where=f"--env {name}",
+            next_step="omit --runtime-class",
+        )
+    return name.runtime or options.runtime_class or (XEN_RUNTIME_CLASS if XEN in name.layers else "")
+
+
+def refuse_runtime(name: str, cluster: Cluster) -> None:
+    """Refuse a RuntimeClass that does not exist or whose handler is another runtime, before a pod waits for it.
+
+    Whoever may not read RuntimeClasses learns the first from the API server, and the second from the evidence.
+    """
+    step = cluster.kubectl("get", "runtimeclass", namespaced=False)
+    try:
+        found = cluster.get("RuntimeClass", name)
+    except ForbiddenError:
+        return
+    if found is None:
+        raise PreflightError(f"the cluster has no RuntimeClass {name!r}", where=cluster.server, next_step=step)
+    if reasons := program_reasons(SeenRuntime(name, str(found.get("handler") or ""))):
+        raise PreflightError("; ".join(reasons), where=f"RuntimeClass {name}", next_step=step)
+
+
+def runtime_in_cluster(cluster: Cluster, name: str, node: str) -> SeenRuntime:
+    """Return the handler of the RuntimeClass and the release of the node's kernel, as far as the user may read them."""
+    read: dict[str, Mapping[str, Any]] = {}
+    for kind, which in (("RuntimeClass", name), ("Node", node)):
+        with contextlib.suppress(GputaxError):
+            read[kind] = (which and cluster.get(kind, which)) or {}
+    info = (read.get("Node", {}).get("status") or {}).get("nodeInfo") or {}
+    handler = str(read.get("RuntimeClass", {}).get("handler") or "")
+    return SeenRuntime(name, handler, kernel=str(info.get("kernelVersion") or ""))
+
+
+def class_reasons(pod: Mapping[str, Any], runtime: SeenRuntime) -> list[str]:
+    """Report a pod that has another RuntimeClass than the environment's: an admission webhook may change it."""
+    applied = (pod.get("spec") or {}).get("runtimeClassName")
+    return [] if applied == runtime.name else [f"the pod's RuntimeClass is {applied}, not {runtime.name}"]
+
+
+def pod_limit_reasons(pod: Mapping[str, Any], described: Described, size: Size) -> list[str]:
+    """List why the pod's CPU limit does not seem to be enforced; in a sandbox that hides it, by the pod's status."""
+    if not hides_limits(described):
+        return size_reasons(described, size)
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    container: Mapping[str, Any] = next(iter(spec.get("containers") or ()), {})
+    state: Mapping[str, Any] = next(iter(status.get("containerStatuses") or ()), {})
+    # Newer kubelets report what the runtime has really set.
+    for each in (state, container):
+        limit = ((each.get("resources") or {}).get("limits") or {}).get("cpu")
+        if limit is not None:
+            return told_reasons(described, cpus_of(size), quantity(str(limit)))
+    return told_reasons(described, cpus_of(size), None)
+
+
+def cpus_of(size: Size) -> float:
+    """Return the CPUs of a pod as a number."""
+    return size.millicpus / 1000 if size.millicpus else float(size.cpus)
 
 
 def size_reasons(described: Described, size: Size) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gputax.errors import UsageError, unknown_name
-from gputax.plan.environment import LAYERS, EnvironmentName, is_environment
+from gputax.plan.environment import LAYERS, EnvironmentName, is_environment, layer_named
 from gputax.plan.metrics import METRICS, OVER_BOUND_SHARE
 from gputax.plan.notices import Notice
 
@@ -106,7 +106,7 @@ class Budgets:
         changed = [self.layers[layer] for layer in added if layer in self.layers]
         if "%" in self.general and not changed:
             return self.general["%"]
-        known = [LAYERS[name] for name in added if name in LAYERS and name not in self.layers]
+        known = [layer for name in added if name not in self.layers and (layer := layer_named(name)) is not None]
         defaults = [
             Budget(layer.budget_percent, "%", f"budget of the layer {layer.name}")
             for layer in known
@@ -239,7 +239,12 @@ def _scope_of(name: str) -> tuple[str, str] | None:
 
 
 def _has_layers(name: str) -> bool:
-    return name in LAYERS or (is_environment(name) and EnvironmentName.parse(name).layers != ())
+    if layer_named(name) is not None:
+        return True
+    environment = EnvironmentName.parse(name)
+    # Of an unknown runtime nobody could tell a misspelt metric: `k8s:p98`.
+    known = not environment.runtime or layer_named(environment.runtime) is not None
+    return known and is_environment(name) and environment.layers != ()
 
 
 def _refuse_wrong_name(name: str, budget: Budget) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gputax.plan.runtimes import NAME, runtime_family
+
 BARE, SSH, CONTAINER, K8S = "bare", "ssh", "container", "k8s"
 PROXY, XEN = "proxy", "xen"
 
@@ -33,8 +35,16 @@ LAYERS: dict[str, Layer] = {
         Layer("mig", shares_device=True),
     )
 }
+# Where `PLACE:RUNTIME` selects the OCI runtime: an engine's runtime, a cluster's RuntimeClass.
+RUNTIME_PLACES = (CONTAINER, K8S)
 # The machine itself, or a connection to another one: not a layer between a model and its device.
 NO_LAYERS = (BARE, SSH)
+
+
+def layer_named(name: str) -> Layer | None:
+    """Return a layer by its name; an OCI runtime is one too. None for one that is not known."""
+    family = runtime_family(name)
+    return LAYERS.get(name) or (Layer(name, family.budget_percent) if family else None)
 
 
 @dataclass(frozen=True)
@@ -47,29 +57,37 @@ class EnvironmentName:
     """The layers on top of the place, bottom first."""
     host: str = ""
     """The machine behind `ssh:`."""
+    runtime: str = ""
+    """The OCI runtime behind `container:`, the RuntimeClass behind `k8s:`; empty for the default one."""
 
     @classmethod
     def parse(cls, text: str) -> EnvironmentName:
-        """Read `PLACE[:HOST][+LAYER...]`; any text is a name, because results of other tools have their own."""
+        """Read `PLACE[:HOST|RUNTIME][+LAYER...]`; any text is a name: results of other tools have their own."""
         first, *added = text.split("+")
         place, _, host = first.partition(":")
+        if place in RUNTIME_PLACES:
+            return cls(place, tuple(added), runtime=host)
         while place == SSH and added and added[0] not in LAYERS:  # a user or host may have a plus in its name
             host = f"{host}+{added.pop(0)}"
         return cls(place, tuple(added), host)
 
     def __str__(self) -> str:
-        return "+".join((f"{self.place}:{self.host}" if self.host else self.place, *self.added))
+        which = self.host or self.runtime
+        return "+".join((f"{self.place}:{which}" if which else self.place, *self.added))
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """All layers above the bare machine, bottom first: `k8s` and `proxy` for `k8s+proxy`."""
-        return tuple(part for part in (self.place, *self.added) if part not in NO_LAYERS)
+        """All layers above the bare machine, bottom first: `k8s`, `gvisor` and `proxy` for `k8s:gvisor+proxy`."""
+        parts = (self.place, *([self.runtime] if self.runtime else []), *self.added)
+        return tuple(part for part in parts if part not in NO_LAYERS)
 
     @property
     def parent(self) -> EnvironmentName | None:
         """The environment without its last layer, the base for that layer's cost; None for the bare machine."""
         if self.added:
-            return EnvironmentName(self.place, self.added[:-1], self.host)
+            return EnvironmentName(self.place, self.added[:-1], self.host, self.runtime)
+        if self.runtime:
+            return EnvironmentName(self.place)
         return EnvironmentName(BARE) if self.layers else None
 
     @property
@@ -120,4 +138,5 @@ def is_environment(text: str) -> bool:
     """Whether this is the name of an environment as gputax writes it: a known place and known layers."""
     name = EnvironmentName.parse(text)
     places = (SSH,) if name.host else (BARE, CONTAINER, K8S)
-    return name.place in places and all(layer in LAYERS for layer in name.added)
+    runtime = not name.runtime or NAME.fullmatch(name.runtime) is not None
+    return name.place in places and runtime and all(layer in LAYERS for layer in name.added)

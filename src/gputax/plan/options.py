@@ -356,13 +356,14 @@ VARIABLE_OPTIONS: dict[str, Option] = {
         _variable("proxy-spin", "GPUTAX_PROXY_SPIN", "GPU proxy: how it waits: auto, always, never. [default: auto]"),
         _variable("proxy-transport", "GPUTAX_PROXY_TRANSPORT", "GPU proxy: shm or unix-socket. [default: shm]"),
         _variable("proxy-socket", "GPUTAX_PROXY_SOCKET", "GPU proxy: socket of a running proxy. [default: start one]"),
-        _variable("native", "GPUTAX_NATIVE", "Directory of the native parts. [default: native/build of the checkout]"),
+        _variable("native", "GPUTAX_NATIVE", "Directory of the native parts. [default: the wheel's, or native/build]"),
         _variable("models", "GPUTAX_MODELS", "Directory of model files. [default: ~/.cache/gputax/models]"),
     )
 }
 
 # Variables that gputax itself sets for workers and in pods; they need no option.
 OWN_VARIABLES: dict[str, str] = {
+    "GPUTAX_LIMIT_CPUS": "The CPU limit of a container or pod, told by the coordinator: a sandbox may hide it inside.",
     "GPUTAX_SCRATCH": "The directory for temporary files of one worker; the coordinator creates and removes it.",
     "GPUTAX_SOFT_COMPILER": "The socket of the process that compiles kernels for a confined worker of the GPU proxy.",
     "GPUTAX_SOFT_PERCENT": "The share of the software device's time that a process may have; the GPU proxy sets it.",

@@ -45,6 +45,8 @@ class DemoResults:
     """A model behind the GPU proxy."""
     model_note: str = ""
     """Why there is none."""
+    runtime: Comparison | None = None
+    """A container under gVisor, where that is installed; the report shows it, the screen does not."""
 
 
 def headline(found: DemoResults) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputax.plan.environment import EnvironmentName
+from gputax.plan.runtimes import runtime_family
 from gputax.plan.workloads import MICRO, OPERATIONS
 from gputax.report import wording
 from gputax.report.answers import SEVERITY, TYPICAL_OPERATION, LayerAnswer, metric_words
@@ -165,8 +166,10 @@ def added_layer(pair: Pair) -> str:
     """Return what the other side has beyond its base, e.g. `GPU proxy`; its label where that is not one layer."""
     base, other = EnvironmentName.parse(pair.base.environment), EnvironmentName.parse(pair.other.environment)
     added = other.beyond(base)
-    one = len(added) == 1 and added[0] in LAYER_NAMES and set(base.layers) < set(other.layers)
-    return LAYER_NAMES[added[0]] if one else pair.other.label
+    if len(added) != 1 or not set(base.layers) < set(other.layers):
+        return pair.other.label
+    family = runtime_family(added[0])
+    return LAYER_NAMES.get(added[0]) or (family.title if family else pair.other.label)
 
 
 def layer_numbers(answers: Sequence[LayerAnswer], comparisons: Sequence[ComparisonSource]) -> list[KeyNumber]:

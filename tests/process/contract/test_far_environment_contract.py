@@ -17,6 +17,7 @@ import pytest
 from gputax.cli.verify import collected
 from gputax.doctor.mode import mode_of
 from gputax.environments.connection import WorkerConnection
+from gputax.environments.container import ready_runtime
 from gputax.errors import PreflightError
 from gputax.places import Places, environment_named
 from gputax.plan.cells import Load, Setup
@@ -30,8 +31,26 @@ import json, os, sys
 words = sys.argv[1:]
 with open(os.environ["STAND_IN_LOG"], "a") as log:
     log.write(json.dumps([os.path.basename(sys.argv[0]), *words]) + "\\n")
+# podman takes the runtime for all commands, docker for `run`.
+asked = words[words.index("--runtime") + 1] if "--runtime" in words else ""
+if words[0] == "--runtime":
+    words = words[2:]
+known = json.loads(os.environ.get("STAND_IN_RUNTIMES", "{}"))
+if words[0] == "info":
+    if asked:
+        if asked not in known:
+            sys.exit(125)
+        runtime = {"name": asked, "path": "/usr/bin/" + asked, "version": known[asked]}
+        print(json.dumps({"host": {"kernel": os.uname().release, "ociRuntime": runtime}}))
+    else:
+        paths = {name: {"path": "/nowhere/" + name} for name in known}
+        print(json.dumps({"Runtimes": paths, "KernelVersion": os.uname().release}))
+if words[0] == "image" and words[2] == os.environ["STAND_IN_IMAGE"]:
+    print("[]")
 if words[0] == "inspect":
-    print("sha256:0123")
+    started = os.environ.get("STAND_IN_STARTS") or asked or os.environ.get("STAND_IN_RUNTIME", "runc")
+    limit = {"NanoCpus": int(os.environ.get("STAND_IN_NANO_CPUS", "0")), "Runtime": started}
+    print(json.dumps([{"Image": "sha256:0123", "OCIRuntime": started, "HostConfig": limit}]))
 if words[0] != "run":
     sys.exit(0)
 if os.environ.get("STAND_IN_FAILS"):
@@ -63,9 +82,17 @@ SITE = """
 import os, platform
 if os.environ.get("STAND_IN_HOSTNAME"):
     platform.node = lambda: os.environ["STAND_IN_HOSTNAME"]
+    if os.environ.get("STAND_IN_KERNEL"):
+        platform.release = lambda: os.environ["STAND_IN_KERNEL"]
 """
 IMAGE = "gputax:test"
-PLACES = {"container with docker": "container", "container with podman": "container", "ssh": "ssh:somewhere"}
+PLACES = {
+    "container with docker": "container",
+    "container with podman": "container",
+    "another runtime with docker": "container:crun",
+    "another runtime with podman": "container:crun",
+    "ssh": "ssh:somewhere",
+}
 
 
 class StandIns:
@@ -94,6 +121,9 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.F
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
     monkeypatch.setenv("STAND_IN_LOG", str(tmp_path / "calls.jsonl"))
     monkeypatch.setenv("STAND_IN_IMAGE", IMAGE)
+    monkeypatch.setenv("STAND_IN_RUNTIMES", json.dumps({"crun": "crun version 1.8.1\nspec: 1.0.0"}))
+    # docker's `inspect` names the runtime that `run` was told; the stand-in has no memory.
+    monkeypatch.setenv("STAND_IN_RUNTIME", "crun" if "another" in kind else "runc")
     return StandIns(tmp_path)
 
 
@@ -138,7 +168,7 @@ class TestFarEnvironment:
         assert mode.layers
         assert mode.problems == ()
         # Over ssh there is nothing to prove from outside.
-        assert facts.evidence.active is (True if name == "container" else None)
+        assert facts.evidence.active is (None if name == "ssh:somewhere" else True)
 
     def test_leaves_no_process_behind(self, stand_ins: StandIns, places: Places, name: str) -> None:
         connection = WorkerConnection(environment_named(name, places=places))
@@ -208,6 +238,55 @@ def test_without_any_engine_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     with pytest.raises(PreflightError, match="neither docker nor podman") as raised:
         environment_named("container").start()
     assert "apt-get install" in raised.value.next_step
+
+
+@pytest.mark.parametrize("stand_ins", ["container with docker", "container with podman"], indirect=True)
+def test_a_runtime_that_is_not_there_is_refused(stand_ins: StandIns, places: Places) -> None:
+    with pytest.raises(PreflightError, match="has no runtime 'runsc'") as raised:
+        environment_named("container:runsc", places=places).start()
+    assert "docs/runtimes.md" in raised.value.next_step
+    assert not stand_ins.calls("run")
+
+
+@pytest.mark.parametrize("stand_ins", ["container with podman"], indirect=True)
+def test_a_runtime_whose_program_is_another_one_is_refused(
+    stand_ins: StandIns, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_RUNTIMES", json.dumps({"runsc": "runc version 1.1.5\ncommit: 1"}))
+    with pytest.raises(PreflightError, match=r"runsc is runc, not gVisor: its program by its --version is runc"):
+        environment_named("container:runsc", places=places).start()
+    assert not stand_ins.calls("run")
+
+
+@pytest.mark.parametrize("stand_ins", ["container with docker", "container with podman"], indirect=True)
+def test_a_runtime_is_ready_if_engine_and_image_are_there(stand_ins: StandIns) -> None:
+    assert ready_runtime("crun", IMAGE)
+    assert not ready_runtime("runsc", IMAGE)
+    assert not ready_runtime("crun", "other:image")
+
+
+def evidence_of(name: str, places: Places) -> list[str]:
+    environment = environment_named(name, places=places)
+    with WorkerConnection(environment) as connection:
+        return list(environment.evidence(connection.describe()).reasons)
+
+
+@pytest.mark.parametrize("stand_ins", ["container with podman"], indirect=True)
+def test_a_runtime_that_gives_no_kernel_of_its_own_is_not_gvisor(
+    stand_ins: StandIns, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_RUNTIMES", json.dumps({"runsc": "runsc version release-20260905"}))
+    (reason,) = evidence_of("container:runsc", places)
+    assert "under gVisor a program sees gVisor's kernel, but the worker sees 'Linux version" in reason
+
+
+@pytest.mark.parametrize("stand_ins", ["another runtime with podman"], indirect=True)
+def test_an_engine_that_started_another_runtime_is_found_out(
+    stand_ins: StandIns, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_STARTS", "runc")
+    reasons = evidence_of("container:crun", places)
+    assert "podman started the runtime runc, not crun" in reasons
 
 
 def test_the_remote_command_is_the_users_own(stand_ins: StandIns) -> None:

@@ -24,6 +24,8 @@ def test_a_name_is_written_back_as_it_was_read(text: str) -> None:
         ("ssh:me@gpu-1", "ssh", (), "me@gpu-1"),
         ("ssh:me+tag@gpu-1", "ssh", (), "me+tag@gpu-1"),
         ("ssh:host+proxy", "ssh", ("proxy",), "host"),
+        ("container:runsc", "container", ("container", "runsc"), ""),
+        ("k8s:gvisor+proxy", "k8s", ("k8s", "gvisor", "proxy"), ""),
         ("k8s+time-slicing", "k8s", ("k8s", "time-slicing"), ""),
     ],
 )
@@ -35,7 +37,8 @@ def test_layers_leave_out_the_machine_below(text: str, place: str, layers: tuple
 @pytest.mark.parametrize(
     ("text", "parent"),
     [("bare", None), ("ssh:host", None), ("container", "bare"), ("k8s", "bare"), ("k8s+proxy", "k8s"),
-     ("bare+proxy", "bare"), ("ssh:host+proxy", "ssh:host")],
+     ("bare+proxy", "bare"), ("ssh:host+proxy", "ssh:host"), ("container:runsc", "container"), ("k8s:kata", "k8s"),
+     ("k8s:gvisor+proxy", "k8s:gvisor")],
 )  # fmt: skip
 def test_a_layer_is_compared_with_what_lies_below_it(text: str, parent: str | None) -> None:
     found = parse(text).parent
@@ -47,7 +50,17 @@ def test_only_techniques_share_a_device() -> None:
 
 
 def test_every_layer_of_every_environment_is_known() -> None:
-    assert {layer for name in ENVIRONMENTS for layer in parse(name).layers} <= set(LAYERS)
+    written = [name for name in ENVIRONMENTS if not parse(name).runtime]
+    assert {layer for name in written for layer in parse(name).layers} <= set(LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [("container:runsc", True), ("k8s:kata-qemu", True), ("k8s:my.class", True), ("container:", True),
+     ("bare:runsc", False), ("container:a b", False), ("container:../runc", False), ("k8s:-x", False)],
+)  # fmt: skip
+def test_a_runtime_is_part_of_the_name_of_a_container_or_pod(text: str, known: bool) -> None:
+    assert is_environment(text) is known
 
 
 @pytest.mark.parametrize(
@@ -70,6 +83,7 @@ def test_every_layer_of_every_environment_is_known() -> None:
         ("ssh:me@gpu-1, on Tesla T4", "ssh:me@gpu-1"),
         ("k8s+time-slicing, on Tesla T4", "k8s+time-slicing"),
         ("docker", "container"),
+        ("container:runsc, on Xeon", "container:runsc"),
         ("run-7", ""),
         ("database", ""),
         ("proxyless", ""),

@@ -169,8 +169,8 @@ def mean_of_repeats(measured: Sequence[Benchmark]) -> RepeatedBenchmark:
 
 _AVERAGED = (
     "latency_mean_ms", "latency_p50_ms", "latency_p90_ms", "latency_p95_ms", "latency_p99_ms", "mean_batch_size",
-    "over_bound_share", "warmup_s", "joules_per_sample", "tokens_per_sec", "ttft_p50_ms", "ttft_p90_ms", "ttft_p99_ms", "tpot_p50_ms",
-    "tpot_p90_ms", "tpot_p99_ms", "itl_p50_ms", "itl_p99_ms",
+    "over_bound_share", "warmup_s", "joules_per_sample", "tokens_per_sec", "ttft_p50_ms", "ttft_p90_ms", "ttft_p99_ms",
+    "tpot_p50_ms", "tpot_p90_ms", "tpot_p99_ms", "itl_p50_ms", "itl_p99_ms",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -27,6 +28,10 @@ PACKAGES = (
     "nvidia-ml-py",
 )
 MB = 1 << 20  # every `_mb` is 2^20 bytes, as in nvidia-smi and the kernel
+# The banner is a constant of gVisor's source; no distribution builds a kernel with it.
+GVISOR_BANNER = re.compile(r"#1 SMP Sun Jan 10 15:06:54 PST 2016")
+# The guest of Kata boots into this target, which is on its kernel's command line.
+KATA_TARGET = "kata-containers"
 # cgroup v1 writes "no limit" as the largest page-aligned int64.
 NO_LIMIT = 1 << 60
 
@@ -48,6 +53,9 @@ def host_facts(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) 
         **_clocks(root),
         "numa_nodes": read_text(root / "sys/devices/system/node/online"),
         **_system(root),
+        # Whose kernel answers: with it, an OCI runtime that brings its own is told from one that does not.
+        "kernel_banner": read_text(root / "proc/version"),
+        "sandbox": sandbox(root),
         **_hypervisor(root, cpuinfo),
         **_load(root),
         **_python(),
@@ -188,3 +196,10 @@ def own_pid_namespace(root: Path = Path("/")) -> bool | None:
         return str((root / "proc/self/ns/pid").readlink()) != "pid:[4026531836]"
     except OSError:
         return None
+
+
+def sandbox(root: Path = Path("/")) -> str | None:
+    """Return `gvisor` or `kata` if the kernel below is that of such a runtime; others cannot be told from inside."""
+    if GVISOR_BANNER.search(read_text(root / "proc/version") or ""):
+        return "gvisor"
+    return "kata" if KATA_TARGET in (read_text(root / "proc/cmdline") or "") else None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gputax.worker.probes.files import read_int, read_text
+
+# The limit of a container or pod, told by whoever started it: some sandboxes show no control groups inside.
+TOLD_VARIABLE = "GPUTAX_LIMIT_CPUS"
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,9 @@ class _Mount:
     point: Path
 
 
-def hierarchies(controller: str, root: Path = Path("/")) -> tuple[Hierarchy, ...]:
+def hierarchies(controller: str, root: Path = Path("/"), process: str = "self") -> tuple[Hierarchy, ...]:
     """Return the v1 hierarchy of the controller and the v2 hierarchy, as far as they are mounted."""
-    own = _own_paths(root)
+    own = _own_paths(root, process)
     mounts = [m for m in _mounts(root) if m.version == 2 or controller in m.controllers]
     found = []
     for version, path in ((1, own.get(controller)), (2, own.get(""))):
@@ -48,10 +51,10 @@ def own_cgroup_path(root: Path = Path("/")) -> str | None:
     return max(_own_paths(root).values(), key=len, default=None)
 
 
-def _own_paths(root: Path) -> dict[str, str]:
-    """Map each v1 controller, and "" for v2, to the path of this process."""
+def _own_paths(root: Path, process: str = "self") -> dict[str, str]:
+    """Map each v1 controller, and "" for v2, to the path of this process, or of another one by its id."""
     paths: dict[str, str] = {}
-    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+    for line in (read_text(root / "proc" / process / "cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         controllers, colon, path = rest.partition(":")
         if colon:
@@ -110,11 +113,14 @@ class CpuAllowance:
     """None: no visible quota at any level."""
     quota_source: str
     """The file with the tightest quota; empty without one."""
+    told_cpus: float | None = None
+    """The limit that the coordinator told this process; it counts where no quota is visible."""
 
     @property
     def threads(self) -> int:
         """The number of threads that can run all the time: one more would only wait for the quota's next period."""
-        quota = math.inf if self.quota_cpus is None else self.quota_cpus
+        known = self.told_cpus if self.quota_cpus is None else self.quota_cpus
+        quota = math.inf if known is None else known
         return max(1, min(len(self.affinity), math.floor(min(quota, len(self.affinity)))))
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,15 +129,34 @@ class CpuAllowance:
             "affinity": list(self.affinity),
             "quota_cpus": self.quota_cpus,
             "quota_source": self.quota_source,
+            **({} if self.told_cpus is None else {"told_cpus": self.told_cpus}),
             "threads": self.threads,
         }
 
 
-def cpu_allowance(root: Path = Path("/"), affinity: Iterable[int] | None = None) -> CpuAllowance:
-    """Read the allowance of this process; `root` and `affinity` can be faked in tests."""
+def cpu_allowance(
+    root: Path = Path("/"), affinity: Iterable[int] | None = None, environ: Mapping[str, str] = os.environ
+) -> CpuAllowance:
+    """Read the allowance of this process; its arguments can be faked in tests."""
     quotas = [quota for level in _cpu_levels(root) if (quota := level_quota(level))]
     cpus, source = min(quotas, default=(None, ""))
-    return CpuAllowance(tuple(sorted(current_affinity() if affinity is None else affinity)), cpus, source)
+    told = told_cpus(environ)
+    return CpuAllowance(tuple(sorted(current_affinity() if affinity is None else affinity)), cpus, source, told)
+
+
+def quota_of_process(pid: int, root: Path = Path("/")) -> float | None:
+    """Return the CPU quota of another process of this machine; None without one, or if the process is not here."""
+    levels = [level for hierarchy in hierarchies("cpu", root, str(pid)) for level in hierarchy.levels]
+    return min((quota[0] for level in levels if (quota := level_quota(level))), default=None)
+
+
+def told_cpus(environ: Mapping[str, str]) -> float | None:
+    """Return the limit that the coordinator told; None without one, or if it is not a number of CPUs."""
+    try:
+        told = float(environ.get(TOLD_VARIABLE) or "")
+    except ValueError:
+        return None
+    return told if 0.0 < told < math.inf else None
 
 
 def current_affinity(pid: int = 0) -> set[int]:

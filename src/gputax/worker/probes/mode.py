@@ -11,13 +11,10 @@ from typing import Any
 
 from gputax.worker.probes.driver_library import SONAME, driver_facts
 from gputax.worker.probes.files import read_text
+from gputax.worker.probes.host import sandbox
 from gputax.worker.probes.nvidia import NvmlAbsence, NvmlSampler, device_facts
 
 PROXY_SOCKET = "GPUTAX_PROXY_SOCKET"
-# The banner is a constant of gVisor's source; no distribution builds a kernel with it.
-GVISOR_BANNER = re.compile(r"#1 SMP Sun Jan 10 15:06:54 PST 2016")
-# The guest of Kata boots into this target, which is on its kernel's command line.
-KATA_TARGET = "kata-containers"
 # HAMi and its relatives limit in the process itself, by a library that these variables configure.
 LIMITER_MEMORY, LIMITER_SM = re.compile(r"CUDA_DEVICE_MEMORY_LIMIT(_\d+)?"), "CUDA_DEVICE_SM_LIMIT"
 LIMITER_LIBRARY = "libvgpu.so"
@@ -82,13 +79,6 @@ def company(root: Path = Path("/")) -> dict[str, Any]:
 
 def _process(pid: int, root: Path) -> dict[str, Any]:
     return {"pid": pid, "name": read_text(root / f"proc/{pid}/comm")}
-
-
-def sandbox(root: Path = Path("/")) -> str | None:
-    """Return `gvisor` or `kata` if the kernel below is that of such a runtime; others cannot be told from inside."""
-    if GVISOR_BANNER.search(read_text(root / "proc/version") or ""):
-        return "gvisor"
-    return "kata" if KATA_TARGET in (read_text(root / "proc/cmdline") or "") else None
 
 
 def limiter(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> dict[str, Any] | None:

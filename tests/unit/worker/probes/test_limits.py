@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gputax.worker.probes.limits import CpuAllowance, cpu_allowance, throttling_levels
+from gputax.worker.probes.limits import (
+    TOLD_VARIABLE,
+    CpuAllowance,
+    cpu_allowance,
+    quota_of_process,
+    throttling_levels,
+)
 
 Plant = Callable[[dict[str, str]], Path]
 V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 none rw,nsdelegate\n"
@@ -216,3 +222,25 @@ def test_this_process_is_described_as_the_kernel_does() -> None:
     found = cpu_allowance()
     assert set(found.affinity) == os.sched_getaffinity(0)
     assert json.loads(json.dumps(found.to_dict()))["threads"] == found.threads
+
+
+@pytest.mark.parametrize(
+    ("told", "threads"), [("2", 2), ("2.5", 2), ("0.5", 1), ("64", 8), ("", 8), ("many", 8), ("-1", 8), ("inf", 8)]
+)
+def test_what_a_sandbox_hides_is_told(tmp_path: Path, told: str, threads: int) -> None:
+    allowance = cpu_allowance(tmp_path, range(8), {TOLD_VARIABLE: told})
+    assert (allowance.threads, allowance.quota_cpus) == (threads, None)
+
+
+def test_what_is_seen_counts_more_than_what_is_told(plant: Plant) -> None:
+    files, quota, _ = TREES["v1, own group"]
+    allowance = cpu_allowance(plant(files), range(8), {TOLD_VARIABLE: "4"})
+    assert (allowance.quota_cpus, allowance.threads) == (quota, 1)
+
+
+def test_the_quota_of_another_process_is_read_from_outside(plant: Plant) -> None:
+    files, quota, _ = TREES["v1, own group"]
+    others = {"proc/77/cgroup": files["proc/self/cgroup"], "proc/self/cgroup": "1:cpu:/\n"}
+    root = plant({**files, **others})
+    assert quota_of_process(77, root) == quota
+    assert cpu_allowance(root, range(8), {}).quota_cpus is None

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gputax.worker.probes.mode import company, limiter, sandbox
+from gputax.worker.probes.host import sandbox
+from gputax.worker.probes.mode import company, limiter
 from tests.standins.nvml import FakeNvml, nvml
 
 __all__ = ["nvml"]
