@@ -30,7 +30,7 @@ PRODUCT_SOURCES = (
     "src",
     "suites",
     "pyproject.toml",
-    "requirements/cpu.txt",  # the models of both targets are built with it
+    "requirements/cpu.txt",
     "README.md",
     "LICENSE",
     "e2e/images/base.sh",
@@ -61,13 +61,13 @@ FRAMEWORKS = Product(
     FRAMEWORKS_IMAGE,
     (
         "--target=cuda",
-        f"--build-arg=CPU_BASE={BASE_IMAGE}",
+        f"--build-arg=CPU_BASE={BASE_IMAGE}",  # of the stage with the compiler
         f"--build-arg=CUDA_BASE={BASE_IMAGE}",
         "--build-arg=CUDA_SET=cuda-torch",
         f"--build-arg=CUDA_WITHOUT={' '.join(UNUSED_PACKAGES)}",
         "--build-arg=WORKLOADS=resnet50",
     ),
-    ("requirements/cpu.txt", "requirements/cuda-torch.txt"),
+    ("requirements/cuda-torch.txt",),
     (*PRODUCT_SOURCES, "requirements/cuda-torch.txt"),
 )
 
