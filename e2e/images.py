@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.host import unmount_below
-from e2e.layout import FRAMEWORKS_IMAGE, PAUSE_IMAGE, PRODUCT_IMAGE, REPOSITORY, Layout, cache_directory
+from e2e.layout import PAUSE_IMAGE, PRODUCT_IMAGE, REPOSITORY, Layout, cache_directory
 from e2e.packages import program
 from e2e.processes import ClusterError
 
@@ -58,7 +58,7 @@ CPU = Product(
 UNUSED_PACKAGES = ("triton", "nvidia-cuda-cccl")
 FRAMEWORKS = Product(
     "frameworks",
-    FRAMEWORKS_IMAGE,
+    f"{PRODUCT_IMAGE}-frameworks",
     (
         "--target=cuda",
         f"--build-arg=CPU_BASE={BASE_IMAGE}",  # of the stage with the compiler

@@ -23,7 +23,6 @@ LANE_PARTS = ("device-plugin", "prometheus")
 
 PAUSE_IMAGE = "gputax.local/pause:e2e"
 PRODUCT_IMAGE = "gputax.local/gputax:e2e"
-FRAMEWORKS_IMAGE = "gputax.local/gputax:e2e-frameworks"
 STAND_IN_RUNTIMES = ("xen-cri",)
 """Runtime handlers that a wrapper plays: it records its call and then is runc."""
 
