@@ -13,8 +13,8 @@ struct descriptor {
 };
 
 int cuTensorMapEncodeTiled(struct descriptor *map, int type, uint32_t rank, void *address, const uint64_t *dimensions,
-                           const uint64_t *strides, const uint32_t *box, const uint32_t *element_strides, int interleave,
-                           int swizzle, int promotion, int fill)
+                           const uint64_t *strides, const uint32_t *box, const uint32_t *element_strides,
+                           int interleave, int swizzle, int promotion, int fill)
 {
     _Static_assert(sizeof *map == 128, "a CUtensorMap has 128 bytes");
     if (rank == REFUSED_RANK)
