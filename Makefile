@@ -7,7 +7,7 @@ SLOW := $(addprefix tests/,process docs native browser)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
 .PHONY: help run test test-all test-slow test-simulations test-quiet setup-tests e2e-prepare
-.PHONY: wheel sbom fuzz lint format-c e2e bench native test-torch test-frameworks setup-frameworks pins generated schema manifests clean
+.PHONY: wheel sbom fuzz lint format-c e2e e2e-frameworks bench native test-torch test-frameworks setup-frameworks pins generated schema manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
@@ -66,6 +66,10 @@ e2e: e2e-prepare native  ## the product on a real Kubernetes started here (root)
 e2e-prepare: $(VENV)/.installed-dev  ## its first part: packages, Kubernetes, images; what is not there yet
 	$(BIN)/python -m e2e prepare
 
+e2e-frameworks: $(VENV)/.installed-dev native  ## PyTorch and ONNX Runtime CUDA in pods behind the GPU proxy, with null kernels (root; makes an image of GB from the package index)
+	$(BIN)/python -m e2e prepare --frameworks
+	$(BIN)/python -m pytest -m e2e_frameworks --durations=0 --durations-min=1 tests/e2e
+
 bench: $(VENV)/.installed-dev  ## measure the tool itself; writes results/bench.json
 	$(BIN)/python -m bench
 
@@ -92,7 +96,7 @@ manifests: $(VENV)/.installed  ## regenerate the YAML files of kubernetes/ from 
 
 pins: $(VENV)/.installed-dev  ## resolve requirements/*.in again, with hashes and without an index
 	$(PIP) install uv
-	for set in cpu cuda dev torch frameworks; do $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
+	for set in cpu cuda cuda-torch dev torch frameworks; do $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-annotate --no-header -q requirements/$$set.in -o requirements/$$set.txt; done
 
 clean:  ## remove the environments and caches

@@ -8,8 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import client, figures, frameworks, kubernetes, language_model, models, program, proxy, servers, soft
-from bench import client, figures, frameworks, kubernetes, models, program, proxy, runtimes, soft
+from bench import (
+    client,
+    figures,
+    frameworks,
+    kubernetes,
+    language_model,
+    models,
+    program,
+    proxy,
+    runtimes,
+    servers,
+    soft,
+)
 from bench.compare_million import compare_million
 from bench.duet import aa_false_verdicts, duet_gain, duet_seconds
 from bench.goals import GOALS, judge

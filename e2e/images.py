@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,41 @@ PRODUCT_SOURCES = (
     "LICENSE",
     "e2e/images/base.sh",
 )
-"""What docker/Dockerfile copies, and what makes its base."""
+"""What docker/Dockerfile copies for its target cpu, and what makes its base."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """One image of docker/Dockerfile: its name, how it is built, and what of the repository goes into it."""
+
+    key: str
+    """Of its archive in the cache."""
+    image: str
+    options: tuple[str, ...]
+    pins: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+CPU = Product(
+    "product", PRODUCT_IMAGE, ("--target=cpu", f"--build-arg=CPU_BASE={BASE_IMAGE}"), ("requirements/cpu.txt",),
+    PRODUCT_SOURCES,
+)  # fmt: skip
+# Of the 5 GB that PyTorch installs these are for what the lane does not do: compiling, and writing kernels.
+UNUSED_PACKAGES = ("triton", "nvidia-cuda-cccl")
+FRAMEWORKS = Product(
+    "frameworks",
+    f"{PRODUCT_IMAGE}-frameworks",
+    (
+        "--target=cuda",
+        f"--build-arg=CPU_BASE={BASE_IMAGE}",  # of the stage with the compiler
+        f"--build-arg=CUDA_BASE={BASE_IMAGE}",
+        "--build-arg=CUDA_SET=cuda-torch",
+        f"--build-arg=CUDA_WITHOUT={' '.join(UNUSED_PACKAGES)}",
+        "--build-arg=WORKLOADS=resnet50",
+    ),
+    ("requirements/cuda-torch.txt",),
+    (*PRODUCT_SOURCES, "requirements/cuda-torch.txt"),
+)
 
 
 def ctr(layout: Layout, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -67,37 +102,36 @@ def pause_archive() -> Path:
     return archive
 
 
-def product_archive() -> Path:
-    """Return the product's image as an archive, rebuilt if what goes into it has changed."""
-    archive = cache_directory() / f"product-{product_digest()}.tar"
+def product_archive(product: Product = CPU) -> Path:
+    """Return an image of the product as an archive, rebuilt if what goes into it has changed."""
+    archive = cache_directory() / f"{product.key}-{product_digest(product)}.tar"
     if archive.exists():
         return archive
     with _one_at_a_time():
-        return _product_archive()
+        return _product_archive(product)
 
 
-def _product_archive() -> Path:
-    archive = cache_directory() / f"product-{product_digest()}.tar"
+def _product_archive(product: Product) -> Path:
+    archive = cache_directory() / f"{product.key}-{product_digest(product)}.tar"
     if not archive.exists():
         _make_base()
-        wheels = _wheels()
+        wheels = _wheels(product.pins)
         with tempfile.TemporaryDirectory() as scratch:
             # pip in a build step finds the pinned wheels here and asks no index; the Dockerfile need not know.
             pip = Path(scratch) / "pip.conf"
             pip.write_text("[global]\nno-index = true\nfind-links = /wheels\ndisable-pip-version-check = true\n")
-            options = ["--target=cpu", f"--build-arg=CPU_BASE={BASE_IMAGE}"]
-            options += [f"--volume={wheels}:/wheels:ro", f"--volume={pip}:/etc/pip.conf:ro"]
-            output = _build(REPOSITORY, REPOSITORY / "docker/Dockerfile", PRODUCT_IMAGE, options)
-        for old in cache_directory().glob("product-*.tar"):
+            options = [*product.options, f"--volume={wheels}:/wheels:ro", f"--volume={pip}:/etc/pip.conf:ro"]
+            output = _build(REPOSITORY, REPOSITORY / "docker/Dockerfile", product.image, options)
+        for old in cache_directory().glob(f"{product.key}-*.tar"):
             old.unlink()
-        _save(PRODUCT_IMAGE, archive)
+        _save(product.image, archive)
         _prune(output)
     return archive
 
 
-def product_digest() -> str:
-    """Return a digest of everything that goes into the product's image."""
-    return _digest([path for root in PRODUCT_SOURCES for path in _files(REPOSITORY / root)])
+def product_digest(product: Product = CPU) -> str:
+    """Return a digest of everything that goes into an image of the product."""
+    return _digest([path for root in product.sources for path in _files(REPOSITORY / root)])
 
 
 @contextlib.contextmanager
@@ -132,15 +166,16 @@ def _make_base() -> None:
         _build(Path(scratch), Path(scratch) / "Dockerfile", BASE_IMAGE, [])
 
 
-def _wheels() -> Path:
+def _wheels(sets: Sequence[str]) -> Path:
     """Fetch the pinned wheels once; a wheel that is there already is not fetched again."""
-    pins = REPOSITORY / "requirements/cpu.txt"
-    directory, marker = cache_directory() / "wheels", cache_directory() / "wheels/.complete-for"
-    if not marker.exists() or marker.read_text() != _digest([pins]):
-        directory.mkdir(parents=True, exist_ok=True)
-        _run([sys.executable, "-m", "pip", "download", "-q", "--require-hashes", "--only-binary=:all:",
-              "--dest", directory, "-r", pins])  # fmt: skip
-        marker.write_text(_digest([pins]))
+    directory = cache_directory() / "wheels"
+    directory.mkdir(parents=True, exist_ok=True)
+    for pins in (REPOSITORY / name for name in sets):
+        marker = directory / f".complete-for-{pins.stem}"
+        if not marker.exists() or marker.read_text() != _digest([pins]):
+            _run([sys.executable, "-m", "pip", "download", "-q", "--require-hashes", "--only-binary=:all:",
+                  "--dest", directory, "-r", pins])  # fmt: skip
+            marker.write_text(_digest([pins]))
     return directory
 
 

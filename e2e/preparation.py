@@ -12,7 +12,7 @@ from e2e.processes import ClusterError
 from e2e.timings import Timings
 
 
-def prepare(timings: Timings) -> None:
+def prepare(timings: Timings, product: images.Product = images.CPU) -> None:
     """Do what is not done yet; each part is printed with its time."""
     with timings.part("packages"):
         _install_packages()
@@ -25,7 +25,7 @@ def prepare(timings: Timings) -> None:
     with timings.part("pause image"):
         images.pause_archive()
     with timings.part("product image"):
-        images.product_archive()
+        images.product_archive(product)
 
 
 def _install_packages() -> None:

@@ -185,6 +185,16 @@ def test_the_library_is_replaced_as_a_whole_and_readable_by_every_tenant(tmp_pat
     assert [each.name for each in directory.iterdir()] == ["libcuda.so.1"]
 
 
+def test_the_nvml_beside_the_library_goes_with_it(tmp_path: Path) -> None:
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1", "notes.txt"):
+        (tmp_path / name).write_text(name)
+    installed = install_library(tmp_path / "libcuda.so.1", tmp_path / "lib")
+    assert {each.name: each.read_text() for each in installed.parent.iterdir()} == {
+        name: name for name in ("libcuda.so.1", "libnvidia-ml.so.1")
+    }
+    assert stat.S_IMODE((installed.parent / "libnvidia-ml.so.1").stat().st_mode) == 0o555
+
+
 def test_a_directory_that_nothing_can_be_executed_from_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

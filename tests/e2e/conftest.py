@@ -12,7 +12,7 @@ from types import FrameType
 import pytest
 
 from e2e import cluster, images
-from e2e.layout import PRODUCT_IMAGE, Layout, run_directory
+from e2e.layout import Layout, run_directory
 from e2e.prometheus import running_prometheus
 from e2e.timings import Timings
 from tests.e2e.real_cluster import NAMESPACE, RealCluster, eventually
@@ -28,6 +28,11 @@ def _stop(signum: int, frame: FrameType | None) -> None:
 @pytest.fixture(scope="session")
 def real_cluster() -> Iterator[RealCluster]:
     """Bring the cluster up with the product's image in it, and take it down."""
+    yield from cluster_with(images.CPU)
+
+
+def cluster_with(product: images.Product) -> Iterator[RealCluster]:
+    """Bring the cluster up with an image of the product in it, and take it down."""
     signal.signal(signal.SIGTERM, _stop)
     given = os.environ.get("KUBECONFIG")
     own = Layout(run_directory())
@@ -41,7 +46,7 @@ def real_cluster() -> Iterator[RealCluster]:
     ready_image = os.environ.get("GPUTAX_E2E_IMAGE")
     if not ready_image:
         with _timings.part("product image"):
-            archive = images.product_archive()
+            archive = images.product_archive(product)
     started_here = not cluster.running(own)
     if started_here:
         _, parts = cluster.up()
@@ -50,7 +55,7 @@ def real_cluster() -> Iterator[RealCluster]:
         if not ready_image:
             with _timings.part("image import"):
                 images.import_archive(own, archive)
-        yield RealCluster(own.kubeconfig(), ready_image or PRODUCT_IMAGE, own)
+        yield RealCluster(own.kubeconfig(), ready_image or product.image, own)
     finally:
         if started_here and not os.environ.get("GPUTAX_E2E_KEEP"):
             with _timings.part("down"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ DEVICE = {"GPUTAX_SOFT_KERNEL_US": "125", "GPUTAX_SOFT_COPY_GBPS": "4.5"}
 PROXY_PODS = ("-n", PROXY_NAMESPACE, "-l", "app.kubernetes.io/component=proxy")
 
 
-def kustomization(directory: Path, image: str) -> None:
+def kustomization(directory: Path, image: str, device: Mapping[str, str] = DEVICE) -> None:
     """Write what a user writes to install the proxy with an image and a device of theirs."""
     name, _, tag = image.rpartition(":")
     variables = "/spec/template/spec/containers/0/env/-"
     change: list[dict[str, Any]] = [
-        {"op": "add", "path": variables, "value": {"name": each, "value": value}} for each, value in DEVICE.items()
+        {"op": "add", "path": variables, "value": {"name": each, "value": value}} for each, value in device.items()
     ]
     data = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -42,9 +42,9 @@ def places_offered(cluster: RealCluster) -> int:
 
 
 @contextmanager
-def installed_proxy(cluster: RealCluster, directory: Path) -> Iterator[RealCluster]:
+def installed_proxy(cluster: RealCluster, directory: Path, device: Mapping[str, str] = DEVICE) -> Iterator[RealCluster]:
     """Install it, wait until the node offers its places, and take it away."""
-    kustomization(directory, cluster.image)
+    kustomization(directory, cluster.image, device)
     cluster.kubectl("apply", "-k", str(directory))
     try:
         cluster.kubectl("rollout", "status", "daemonset/gputax-proxy", "-n", PROXY_NAMESPACE, "--timeout=60s")

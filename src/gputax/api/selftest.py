@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from gputax.selftest.plan import Request
 
 Say = Callable[[str], None]
-HEADLINE_DUETS = ("micro:operation", "resnet50")
+# Each with its engine; empty for the one that needs the driver alone.
+HEADLINE_DUETS = (("micro:operation", ""), ("resnet50", ""))
+RUNTIME_DUETS = (("resnet50", "onnx"), ("resnet50", "torch"))
 MEDIAN = "latency_p50"
 KERNELS_VARIABLE = "GPUTAX_SOFT_KERNELS"
 # As the README's duet: otherwise an operation of the software device is all driver, and its overhead says nothing.
@@ -53,11 +55,15 @@ def selftest(
     for model in models:
         if model not in MODELS:
             raise unknown_name("model", model, MODELS)
-    if os.environ.get(KERNELS_VARIABLE) == "null":
-        raise UsageError("null kernels compute nothing that could be compared", next_step="drop --soft-kernels")
+    null_kernels = os.environ.get(KERNELS_VARIABLE) == "null"
+    if null_kernels and device != "software":
+        raise UsageError(
+            "null kernels compute nothing that could be compared with a GPU",
+            next_step="drop --soft-kernels, or add --device software to compare launches alone",
+        )
     asked_for = os.environ.get(RUNTIME_VARIABLE) == "1"
     driver = DriverChoice(device, absolute(libcuda))
-    request = Request(driver, quick, asked_for, str(cudart), tuple(only), tuple(models))
+    request = Request(driver, quick, asked_for, str(cudart), tuple(only), tuple(models), null_kernels)
     directory = Path(out) if out else selftest_directory()
     if (directory / SELFTEST.file_name).exists():
         raise UsageError("this directory holds a self-test already", where=str(directory), next_step="another --out")
@@ -81,12 +87,23 @@ def selftest(
     try:
         store.write_json("environment.json", {side: each.to_dict() for side, each in described.items()})
         test.ask(step)
-        for workload in () if quick or only else HEADLINE_DUETS:
-            step(f"duet {workload}")
-            duets.append(_duet(workload, driver, directory, duet_s, say))
+        for workload, engine in () if quick or only else headline_duets(request):
+            step(f"duet {duet_title(workload, engine)}")
+            duets.append(_duet(workload, engine, request, directory, duet_s, say))
         return write(complete=True)
     finally:
         store.close()
+
+
+def headline_duets(request: Request) -> tuple[tuple[str, str], ...]:
+    """Return the duets: of null kernels only those of frameworks, and those only where the runtime was asked for."""
+    on_runtime = request.cuda_runtime and (request.null_kernels or request.driver.device != "software")
+    return (*(() if request.null_kernels else HEADLINE_DUETS), *(RUNTIME_DUETS if on_runtime else ()))
+
+
+def duet_title(workload: str, engine: str) -> str:
+    """Return how a duet is called on the screen and in the documents."""
+    return f"{workload} with {engine}" if engine else workload
 
 
 def selftest_directory() -> Path:
@@ -110,6 +127,7 @@ def _record(
         device=request.driver.device,
         device_name=found.device_name,
         is_gpu=bool(found.device_name) and not found.device_name.startswith(SOFTWARE_DEVICE_NAME),
+        null_kernels=request.null_kernels,
         quick=request.quick,
         cuda_runtime=request.cuda_runtime,
         only=request.only,
@@ -131,22 +149,32 @@ def _write_pages(store: Any, record: SelftestRecord) -> None:
         store.write_text("kernel-times.txt", times_table(record.kernel_times, record.device_name))
 
 
-def _duet(workload: str, driver: DriverChoice, directory: Path, seconds: float, say: Say) -> DuetSummary:
+def duet_words(workload: str, engine: str, request: Request) -> str:
+    """Return the command line that repeats a duet."""
+    words = ["gputax duet bare bare+proxy", f"--workload {workload}", f"--device {request.driver.device}"]
+    words += [f"--engine {engine} --cuda-runtime"] if engine else []
+    words += ["--soft-kernels null"] if request.null_kernels else []
+    return " ".join(words)
+
+
+def _duet(workload: str, engine: str, request: Request, directory: Path, seconds: float, say: Say) -> DuetSummary:
     """Measure one headline; a duet that cannot be measured says why and leaves the rest alone."""
     from gputax.api.duets import duet
     from gputax.results.documents.selftest import DuetSummary
 
-    name = f"duet-{workload.replace(':', '-')}"
+    driver, title = request.driver, duet_title(workload, engine)
+    name = f"duet-{workload.replace(':', '-')}{f'-{engine}' if engine else ''}"
     more = SOFTWARE_OPERATION if driver.device == "software" and workload.startswith("micro") else {}
     try:
         comparison = duet(
             "bare",
             "bare+proxy",
             workload=workload,
+            engine=engine,
             device=driver.device,
             libcuda=driver.libcuda,
             max_time_s=seconds,
-            command=f"gputax duet bare bare+proxy --workload {workload} --device {driver.device}",
+            command=duet_words(workload, engine, request),
             out=directory / name,
             say=say,
             **more,
@@ -154,8 +182,8 @@ def _duet(workload: str, driver: DriverChoice, directory: Path, seconds: float, 
     except Interrupted:
         raise
     except GputaxError as error:
-        return DuetSummary(directory=name, workload=workload, verdict="", overhead="", failure=error.what)
-    return _summary(comparison, name, workload)
+        return DuetSummary(directory=name, workload=title, verdict="", overhead="", failure=error.what)
+    return _summary(comparison, name, title)
 
 
 def _summary(comparison: Comparison, name: str, workload: str) -> DuetSummary:

@@ -16,7 +16,7 @@ from typing import Any
 from gputax.environments.process import own_directory
 from gputax.errors import PreflightError, UsageError
 from gputax.plan.driver import DriverChoice
-from gputax.worker.probes.driver_library import SONAME
+from gputax.worker.probes.driver_library import NVML_SONAME, SONAME
 
 PACKAGE = Path(__file__).resolve().parent.parent
 PACKAGED = "_native"  # where a wheel has the parts (release/wheel.py)
@@ -29,7 +29,6 @@ PARTS: dict[str, str] = {SOFTWARE_DEVICE: "the software device", LIBVGPU: "libvg
 BUILD = "make native"
 C_COMPILERS = ("cc", "gcc", "clang")
 UNVERSIONED = "libcuda.so"  # what some programs open instead
-NVML = "libnvidia-ml.so.1"  # libvgpu has its own beside it: the system's would show the whole GPU, or none
 
 
 def native_directory() -> Path:
@@ -144,8 +143,9 @@ def library_variables(library: Path, environ: Mapping[str, str]) -> Iterator[dic
         # A separate directory: other libraries next to this one must not replace the system's.
         for name in (SONAME, UNVERSIONED):
             (directory / name).symlink_to(library)
-        if library == native_directory() / LIBVGPU and (library.parent / NVML).is_file():
-            (directory / NVML).symlink_to(library.parent / NVML)
+        # libvgpu has its own NVML beside it: the system's would show the whole GPU, or none.
+        if library == native_directory() / LIBVGPU and (library.parent / NVML_SONAME).is_file():
+            (directory / NVML_SONAME).symlink_to(library.parent / NVML_SONAME)
         rest = environ.get("LD_LIBRARY_PATH", "")
         path = f"{directory}{os.pathsep}{rest}" if rest else str(directory)
         yield {**environ, "LD_LIBRARY_PATH": path}

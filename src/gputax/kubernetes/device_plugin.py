@@ -29,6 +29,7 @@ from gputax.kubernetes.objects import (
     VGPU_RESOURCE,
     proxy_variables,
 )
+from gputax.worker.probes.driver_library import NVML_SONAME, SONAME
 
 VERSION = "v1beta1"
 KUBELET_SOCKET = "kubelet.sock"
@@ -159,7 +160,7 @@ def grant(identities: Iterable[str], library: str, sockets: str = PROXY_DIRECTOR
 
 
 def install_library(source: Path, directory: Path) -> Path:
-    """Copy libvgpu to a directory of the node, whole or not at all, and return the file."""
+    """Copy libvgpu, and the NVML beside it, to a directory of the node, each whole or not at all; return libvgpu."""
     directory.mkdir(parents=True, exist_ok=True)
     if os.statvfs(directory).f_flag & os.ST_NOEXEC:
         raise PreflightError(
@@ -167,8 +168,17 @@ def install_library(source: Path, directory: Path) -> Path:
             where=str(directory),
             next_step="choose another directory of the node with --library-directory, in the volume too",
         )
-    target = directory / "libcuda.so.1"
-    descriptor, part = tempfile.mkstemp(dir=directory, prefix=".libcuda-")
+    nvml = source.with_name(NVML_SONAME)
+    if nvml.is_file():  # first: who finds the driver finds its NVML too
+        _put(nvml, directory / NVML_SONAME)
+    target = directory / SONAME
+    _put(source, target)
+    directory.chmod(0o755)
+    return target
+
+
+def _put(source: Path, target: Path) -> None:
+    descriptor, part = tempfile.mkstemp(dir=target.parent, prefix=".library-")
     try:
         with os.fdopen(descriptor, "wb") as stream, source.open("rb") as original:
             shutil.copyfileobj(original, stream)
@@ -177,8 +187,6 @@ def install_library(source: Path, directory: Path) -> Path:
     except BaseException:
         Path(part).unlink(missing_ok=True)
         raise
-    directory.chmod(0o755)
-    return target
 
 
 class DevicePlugin:

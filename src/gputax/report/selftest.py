@@ -12,6 +12,7 @@ from gputax.selftest.plan import title_of
 TITLES = {"pass": "equal", "different": "different", "fail": "failed", "documented": "documented", "skipped": "skipped"}
 MOST_ON_SCREEN = 8
 NOT_A_GPU = "These are not a GPU's answers or numbers."
+NOTHING_COMPUTED = "Null kernels compute nothing: launches were counted, and no outputs compared."
 
 
 def headline(record: SelftestRecord) -> str:
@@ -25,7 +26,8 @@ def headline(record: SelftestRecord) -> str:
 
 def device_line(record: SelftestRecord) -> str:
     """Return whose answers these are."""
-    return f"{record.device_name or 'unknown device'}. {'' if record.is_gpu else NOT_A_GPU}".strip()
+    said = ["" if record.is_gpu else NOT_A_GPU, NOTHING_COMPUTED if record.null_kernels else ""]
+    return " ".join([f"{record.device_name or 'unknown device'}.", *filter(None, said)])
 
 
 def groups_table(record: SelftestRecord) -> Table:
@@ -37,7 +39,7 @@ def groups_table(record: SelftestRecord) -> Table:
     rows = []
     for group in dict.fromkeys(check.group for check in record.checks):
         found: list[str] = [check.status for check in record.checks if check.group == group]
-        cells = [text_cell(title_of(group))]
+        cells = [text_cell(title_of(group, null_kernels=record.null_kernels))]
         for status in TITLES:
             count = found.count(status)
             cells.append(text_cell(str(count) if count else "", tone=_tone(status) if count else ""))
@@ -73,7 +75,8 @@ def screen_lines(record: SelftestRecord, directory: str) -> list[str]:
     lines = [check_line(check) for check in worst[:MOST_ON_SCREEN]]
     if len(worst) > MOST_ON_SCREEN:
         lines.append(f"and {len(worst) - MOST_ON_SCREEN} more in report.md")
-    return [*lines, *duet_lines(record), f"Saved: {directory}. Send us the whole directory."]
+    saved = f"Saved: {directory}.{' Send us the whole directory.' if record.is_gpu else ''}"
+    return [*lines, *duet_lines(record), saved]
 
 
 def page(record: SelftestRecord) -> str:

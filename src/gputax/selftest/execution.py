@@ -8,7 +8,16 @@ from typing import Any
 
 from gputax.environments.environment import Described
 from gputax.selftest.checks import BARE, PROXIED, Check, Reply, compared
-from gputax.selftest.plan import MODEL_GROUP, RUNTIME_GROUP, Request, images, models, setup_of, title_of
+from gputax.selftest.plan import (
+    MODEL_GROUP,
+    RUNTIME_GROUP,
+    WITHOUT_ANSWERS,
+    Request,
+    images,
+    models,
+    setup_of,
+    title_of,
+)
 from gputax.selftest.sides import Side
 
 Say = Callable[[str], None]
@@ -53,6 +62,8 @@ class Selftest:
         for group in request.groups:
             on_step(title_of(group))
             self._add(group, lambda side, group=group: side.asked(group, kernels))  # type: ignore[misc]
+        for group in request.groups_without_answers:
+            self._skip(group, title_of(group), WITHOUT_ANSWERS)
         if self._wants(RUNTIME_GROUP):
             self._runtime(kernels, on_step)
         if self._wants(MODEL_GROUP) and not request.quick:
@@ -73,6 +84,9 @@ class Selftest:
         if not self._request.cuda_runtime:
             self._skip(RUNTIME_GROUP, "the program", "the runtime was not asked for: add --cuda-runtime")
             return
+        if self._request.null_kernels:
+            self._skip(RUNTIME_GROUP, "the program", WITHOUT_ANSWERS)
+            return
         on_step(title_of(RUNTIME_GROUP))
         bare, proxied = (side.asked(RUNTIME_GROUP, kernels, cudart=self._request.cudart) for side in self.sides)
         if bare.is_missing:
@@ -85,12 +99,12 @@ class Selftest:
         self.findings.checks += skipped
         for model, engine in wanted:
             name = f"{model} with {engine}"
-            on_step(f"{name}, byte by byte")
-            setup = setup_of(model, engine, self._request.driver).to_dict()
+            on_step(f"{name}, {'launches of null kernels' if self._request.null_kernels else 'byte by byte'}")
+            setup = setup_of(model, engine, self._request).to_dict()
             bare, proxied = (side.outputs(setup, name) for side in self.sides)
             if bare.is_missing:
                 self._skip(MODEL_GROUP, name, bare.failure)
-            elif any(row["answer"].get("computed") is False for row in bare.rows):
+            elif not self._request.null_kernels and any(row["answer"].get("computed") is False for row in bare.rows):
                 self._skip(MODEL_GROUP, name, "null kernels compute nothing that could be compared")
             else:
                 self.findings.add(MODEL_GROUP, bare, proxied, name)

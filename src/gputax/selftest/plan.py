@@ -23,6 +23,7 @@ MODEL_ENGINES = (
     *(name for name, kind in ENGINES.items() if kind.runs_models and name != DRIVER_MODEL_ENGINE),
 )
 QUICK_ON_SOFTWARE = "resnet50"
+WITHOUT_ANSWERS = "its answers come from kernels, and null kernels compute nothing"
 SAMPLES = 4
 
 
@@ -36,12 +37,23 @@ class Request:
     cudart: str = ""
     only: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    null_kernels: bool = False
+    """Launches of the software device compute nothing: answers of kernels are not asked for, launches are counted."""
 
     @property
     def groups(self) -> tuple[str, ...]:
         """The groups of questions, in their order."""
+        return tuple(name for name in self._named if not (self.null_kernels and GROUPS[name].computes))
+
+    @property
+    def groups_without_answers(self) -> tuple[str, ...]:
+        """The groups that are left out because null kernels cannot answer them."""
+        return tuple(name for name in self._named if name not in self.groups)
+
+    @property
+    def _named(self) -> list[str]:
         names = [name for name, group in GROUPS.items() if self.cuda_runtime or not group.runtime_only]
-        return tuple(name for name in names if not self.only or name in self.only)
+        return [name for name in names if not self.only or name in self.only]
 
 
 def known_groups() -> tuple[str, ...]:
@@ -56,9 +68,10 @@ def refuse_unknown_groups(names: Sequence[str]) -> None:
             raise unknown_name("group of the self-test", name, known_groups())
 
 
-def title_of(group: str) -> str:
+def title_of(group: str, *, null_kernels: bool = False) -> str:
     """Return a group's name for people."""
-    titles = {RUNTIME_GROUP: "a program on the CUDA runtime", MODEL_GROUP: "models, byte by byte"}
+    models = "models: launches of null kernels" if null_kernels else "models, byte by byte"
+    titles = {RUNTIME_GROUP: "a program on the CUDA runtime", MODEL_GROUP: models}
     return titles.get(group) or GROUPS[group].title
 
 
@@ -73,9 +86,10 @@ def images() -> dict[str, str]:
     return found
 
 
-def setup_of(model: str, engine: str, driver: DriverChoice) -> Setup:
+def setup_of(model: str, engine: str, request: Request) -> Setup:
     """Return what a worker prepares for the outputs of a model."""
-    count = 1 if driver.device == "software" else SAMPLES
+    driver = request.driver
+    count = 1 if driver.device == "software" and not request.null_kernels else SAMPLES
     return Setup(model, engine=engine, device=driver.device, sample_count=count, max_batch=1, libcuda=driver.libcuda)
 
 
@@ -95,9 +109,15 @@ def models(request: Request) -> tuple[list[tuple[str, str]], list[Check]]:
 def _why_not(model: str, engine: str, request: Request) -> str:
     if request.models and model not in request.models:
         return "not asked for (--model)"
-    if engine != DRIVER_MODEL_ENGINE and request.driver.device == "software":
-        return "its libraries hold machine code of GPUs, which the software device does not run"
-    if engine != DRIVER_MODEL_ENGINE and not request.cuda_runtime:
+    on_runtime = engine != DRIVER_MODEL_ENGINE
+    if request.null_kernels and not on_runtime:
+        return "null kernels compute nothing that could be compared: drop --soft-kernels null"
+    if on_runtime and request.driver.device == "software" and not request.null_kernels:
+        return (
+            "its libraries hold machine code of GPUs, which the software device does not compute: "
+            "add --soft-kernels null to compare its launches"
+        )
+    if on_runtime and not request.cuda_runtime:
         return "it is on the CUDA runtime: add --cuda-runtime"
     if not request.models and request.driver.device == "software" and model != QUICK_ON_SOFTWARE:
         return f"takes minutes on the software device: add --model {model}"

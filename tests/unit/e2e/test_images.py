@@ -24,7 +24,7 @@ def image(identity: str, created: int, *names: str) -> dict[str, object]:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in images.PRODUCT_SOURCES:
+    for name in images.FRAMEWORKS.sources:
         path = tmp_path / name
         if "." in path.name or path.name == "LICENSE":
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,34 @@ def test_what_does_not_go_into_the_image_does_not_count(repository: Path, other:
 def test_the_sources_are_all_that_the_dockerfile_copies() -> None:
     lines = (REPOSITORY / "docker/Dockerfile").read_text().splitlines()
     copied = {word for line in lines if line.startswith("COPY") and "--from" not in line for word in line.split()[1:-1]}
-    assert copied - {"requirements/cuda.txt"} <= set(images.PRODUCT_SOURCES)
+    assert copied - {"requirements/${CUDA_SET}.txt"} <= set(images.CPU.sources)
+    chosen = {option.rpartition("=")[2] for option in images.FRAMEWORKS.options if "CUDA_SET" in option}
+    assert {f"requirements/{name}.txt" for name in chosen} | copied <= {
+        *images.FRAMEWORKS.sources, "requirements/${CUDA_SET}.txt",
+    }  # fmt: skip
+
+
+def test_the_pins_of_frameworks_make_another_image_of_that_lane_alone(repository: Path) -> None:
+    before = images.product_digest(images.CPU), images.product_digest(images.FRAMEWORKS)
+    (repository / "requirements/cuda-torch.txt").write_text("changed")
+    assert images.product_digest(images.CPU) == before[0]
+    assert images.product_digest(images.FRAMEWORKS) != before[1]
+
+
+@pytest.mark.parametrize("product", [images.CPU, images.FRAMEWORKS], ids=lambda each: each.key)
+def test_every_pinned_set_of_an_image_is_there_and_counts(product: images.Product) -> None:
+    assert product.pins
+    for name in product.pins:
+        assert (REPOSITORY / name).is_file()
+        assert name in product.sources
+
+
+def test_the_pins_of_the_lane_of_frameworks_hold_those_of_its_image() -> None:
+    """Both are resolved from one another's names: what `make test-frameworks` runs is what the image holds."""
+    inside, lane = (
+        set((REPOSITORY / f"requirements/{name}.txt").read_text().splitlines()) for name in ("cuda-torch", "frameworks")
+    )
+    assert inside <= lane
 
 
 def test_layers_that_the_last_build_neither_made_nor_used_go_the_newest_first() -> None:

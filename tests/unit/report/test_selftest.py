@@ -51,8 +51,20 @@ def test_the_screen_shows_the_first_failures_and_the_duets() -> None:
     assert lines[-3:] == [
         "duet micro:operation: +1.6 %: pass (duet-a)",
         "duet resnet50: no tinygrad (duet-b)",
-        "Saved: out. Send us the whole directory.",
+        "Saved: out.",
     ]
+    assert screen_lines(record(is_gpu=True), "out") == ["Saved: out. Send us the whole directory."]
+
+
+def test_null_kernels_are_named_on_the_screen_and_on_the_page() -> None:
+    null = record(
+        check("pass", "models"), device_name="gputax software device, null kernels of 0 ns", null_kernels=True
+    )
+    assert "null kernels of 0 ns. These are not a GPU's" in device_line(null)
+    assert "no outputs compared" in device_line(null)
+    assert groups_table(null).rows[0][0].text == "models: launches of null kernels"
+    assert "null kernels of 0 ns" in page(null)
+    assert "no outputs compared" in page(null)
 
 
 def test_the_page_lists_everything_that_is_not_equal() -> None:

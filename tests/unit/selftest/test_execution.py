@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from gputax.api.selftest import _duet, selftest
+from gputax.api.selftest import HEADLINE_DUETS, RUNTIME_DUETS, _duet, headline_duets, selftest
 from gputax.errors import Interrupted, PreflightError, UsageError
 from gputax.plan.driver import DriverChoice
 from gputax.selftest import execution
 from gputax.selftest.checks import BARE, Reply
 from gputax.selftest.execution import Selftest
-from gputax.selftest.plan import Request
+from gputax.selftest.plan import WITHOUT_ANSWERS, Request
 from gputax.selftest.sides import Side
 
 PROVEN = {"active": True}
@@ -82,6 +83,31 @@ def test_outputs_of_null_kernels_are_never_compared(sides: dict[str, Any]) -> No
     assert by_name(findings, "models")["resnet50 with tinygrad"][0] == "skipped"
 
 
+NULL = Request(DriverChoice("software"), cuda_runtime=True, null_kernels=True, only=("models",))
+
+
+def test_with_null_kernels_the_launches_of_frameworks_are_compared(sides: dict[str, Any]) -> None:
+    sides["outputs"] = lambda side: {"launches": [220, 220], "computed": False}
+    findings, steps = found(NULL)
+    statuses = {name: status for name, (status, _) in by_name(findings, "models").items()}
+    assert statuses["resnet50 with onnx"] == statuses["resnet50 with torch"] == "pass"
+    assert statuses["resnet50 with tinygrad"] == "skipped"
+    assert steps == [f"resnet50 with {engine}, launches of null kernels" for engine in ("onnx", "torch")]
+    sides["outputs"] = lambda side: {"launches": [220, 220 if side == BARE else 219], "computed": False}
+    assert by_name(found(NULL)[0], "models")["resnet50 with torch"] == (
+        "different", "at launches[1]: bare 220, bare+proxy 219",
+    )  # fmt: skip
+
+
+def test_groups_that_kernels_answer_are_skipped_with_null_kernels_and_the_others_asked(sides: dict[str, Any]) -> None:
+    only = ("copies", "kernels", "runtime")
+    findings, steps = found(dataclasses.replace(NULL, only=only))
+    assert steps == ["copies, all sizes and alignments"]
+    found_here = {check.group: (check.status, check.reason) for check in findings.checks}
+    assert found_here["copies"] == ("pass", "")
+    assert found_here["kernels"] == found_here["runtime"] == ("skipped", WITHOUT_ANSWERS)
+
+
 def test_quick_leaves_models_out_and_the_runtime_needs_the_operators_word(sides: dict[str, Any]) -> None:
     findings, _ = found(Request(DriverChoice("software"), quick=True, only=("models", "runtime")))
     assert by_name(findings, "models") == {}
@@ -101,15 +127,29 @@ def test_a_duet_that_cannot_be_measured_says_why_and_an_interrupt_goes_on(
         raise PreflightError("tinygrad is not installed")
 
     monkeypatch.setattr("gputax.api.duets.duet", duet)
-    found = _duet("resnet50", DriverChoice("cuda"), tmp_path, 9.0, lambda text: None)
+    found = _duet("resnet50", "", Request(DriverChoice("cuda")), tmp_path, 9.0, lambda text: None)
     assert (found.failure, found.directory, asked["device"]) == ("tinygrad is not installed", "duet-resnet50", "cuda")
     assert "soft_kernel_us" not in asked
+    found = _duet("resnet50", "torch", NULL, tmp_path, 9.0, lambda text: None)
+    assert (found.workload, found.directory, asked["engine"]) == ("resnet50 with torch", "duet-resnet50-torch", "torch")
+    assert asked["command"].endswith("--device software --engine torch --cuda-runtime --soft-kernels null")
     monkeypatch.setattr("gputax.api.duets.duet", lambda *words, **more: (_ for _ in ()).throw(Interrupted("stopped")))
     with pytest.raises(Interrupted):
-        _duet("micro:operation", DriverChoice("software"), tmp_path, 9.0, lambda text: None)
+        _duet("micro:operation", "", Request(DriverChoice("software")), tmp_path, 9.0, lambda text: None)
 
 
-def test_null_kernels_are_refused_before_anything_starts(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_null_kernels_in_front_of_a_gpu_are_refused_before_anything_starts(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GPUTAX_SOFT_KERNELS", "null")
     with pytest.raises(UsageError, match="null kernels compute nothing"):
-        selftest("software", out=tmp_path)
+        selftest("cuda", out=tmp_path)
+
+
+def test_duets_of_frameworks_need_the_operators_word_and_a_device_that_takes_their_kernels() -> None:
+    software, gpu = DriverChoice("software"), DriverChoice("cuda")
+    assert headline_duets(Request(software, cuda_runtime=True)) == HEADLINE_DUETS
+    assert headline_duets(Request(gpu)) == HEADLINE_DUETS
+    assert headline_duets(Request(gpu, cuda_runtime=True)) == (*HEADLINE_DUETS, *RUNTIME_DUETS)
+    assert headline_duets(NULL) == RUNTIME_DUETS
+    assert headline_duets(dataclasses.replace(NULL, cuda_runtime=False)) == ()

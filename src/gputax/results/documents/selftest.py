@@ -54,6 +54,10 @@ class SelftestRecord(Document):
     device: str = Field(description="as asked for: cuda or software")
     device_name: str = Field(description="as the driver says; a software device's numbers are not a GPU's")
     is_gpu: bool
+    null_kernels: bool = Field(
+        default=False,
+        description="the device computes nothing: answers of kernels were not asked for, launches counted",
+    )
     quick: bool
     cuda_runtime: bool = Field(description="whether the runtime's tables were asked for, see docs/cuda-runtime.md")
     only: tuple[str, ...] = Field(default=(), description="the groups that were asked for; empty: all")

@@ -57,6 +57,7 @@ def open_runtime_device(engine: str, wanted: str) -> RuntimeDevice:
         raise PreflightError(
             f"the kernels of the engine {engine} are a GPU's machine code, which the software device cannot compute",
             where=f"engine {engine}",
-            next_step="add --soft-kernels null to measure the control path alone, or use --engine tinygrad",
+            next_step="add --soft-kernels null to measure the control path alone (a proxy that runs already needs "
+            "GPUTAX_SOFT_KERNELS=null itself), or use --engine tinygrad",
         )
     return RuntimeDevice(kind, facts, library_of(driver))

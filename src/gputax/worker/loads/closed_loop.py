@@ -82,7 +82,7 @@ def _overlapped(engine: Engine, area: SampleArea, load: Load, recording: Recordi
             observe(end_ns - start_ns)
 
     with quiet_interpreter(), closing(engine.in_flight(load.in_flight)) as runs:
-        _wait_for_release(load.start_at_ns)
+        wait_for_release(load.start_at_ns)
         stop_ns = clock() + int(load.min_duration_s * 1e9)
         while recording.count < load.min_queries or clock() < stop_ns:
             while len(started) < load.in_flight:

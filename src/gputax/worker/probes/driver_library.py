@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 SONAME = "libcuda.so.1"
+NVML_SONAME = "libnvidia-ml.so.1"
 DESCRIBE = "gputax_vgpu_describe"
 SOFT_REPORT = "gputax_soft_report"
 RUNTIME_REPORT = "gputax_runtime_report"
 DESCRIBE_BYTES = 1 << 16
 DEVICE_NODES = "/dev/nvidia"
 NAME_BYTES = 256
+LAUNCH = "cuLaunchKernel"  # every other kind of launch travels to the proxy as this one
 
 
 def driver_facts() -> dict[str, Any]:
@@ -31,6 +33,14 @@ def driver_facts() -> dict[str, Any]:
         "cuda_runtime": None if handle is None else _reported(handle, RUNTIME_REPORT),
         "device_nodes": open_device_nodes(),
     }
+
+
+def launch_count() -> int:
+    """Return how many kernels this process has launched so far, by the count of our own library; 0 for any other."""
+    facts = driver_facts()
+    if facts["vgpu"]:
+        return int((facts["vgpu"].get("calls") or {}).get(LAUNCH, 0))
+    return sum(int(value) for name, value in (facts["software"] or {}).items() if name.startswith("launches_"))
 
 
 def loaded_library() -> str | None:

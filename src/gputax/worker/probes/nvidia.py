@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gputax.worker.probes.driver_library import NVML_SONAME, SONAME
 from gputax.worker.probes.files import read_text
 from gputax.worker.probes.host import MB, own_pid_namespace
 
-SONAME = "libcuda.so.1"
 SM_COUNT_ATTRIBUTE = 16
 NAME_BYTES = 256
 PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
@@ -187,7 +187,7 @@ def load_nvml() -> Any:
 def _is_the_tenants() -> bool:
     """Whether the NVML that is found here is the one beside libvgpu."""
     try:
-        return hasattr(ctypes.CDLL("libnvidia-ml.so.1"), "gputaxNvml")
+        return hasattr(ctypes.CDLL(NVML_SONAME), "gputaxNvml")
     except OSError:
         return False
 

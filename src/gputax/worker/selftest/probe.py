@@ -24,6 +24,8 @@ class Group:
     with_context: bool = True
     runtime_only: bool = False
     """Only answered where the CUDA runtime was asked for."""
+    computes: bool = False
+    """Its known answers are those of kernels, so that a device which computes nothing cannot give them."""
 
 
 # A fault ends its context and a wrong table may end the process: what could harm others is a group of its own.
@@ -34,14 +36,14 @@ GROUPS: dict[str, Group] = {
     "copies": Group("copies, all sizes and alignments", memory.copies),
     "fills": Group("fills", memory.fills),
     "variables": Group("variables of modules", memory.variables),
-    "kernels": Group("kernels with known answers", kernels.questions),
-    "libraries": Group("a fat binary that nvcc built", libraries.questions),
-    "streams": Group("streams, events, host functions", streams.questions),
-    "graphs": Group("graphs and stream capture", graphs.questions),
+    "kernels": Group("kernels with known answers", kernels.questions, computes=True),
+    "libraries": Group("a fat binary that nvcc built", libraries.questions, computes=True),
+    "streams": Group("streams, events, host functions", streams.questions, computes=True),
+    "graphs": Group("graphs and stream capture", graphs.questions, computes=True),
     "pools": Group("memory pools", memory.pools),
-    "host-memory": Group("mapped and pinned host memory", memory.host_memory),
+    "host-memory": Group("mapped and pinned host memory", memory.host_memory, computes=True),
     "mistakes": Group("mistakes: the same errors", mistakes.questions),
-    "faults": Group("a fault of a kernel", mistakes.faults),
+    "faults": Group("a fault of a kernel", mistakes.faults, computes=True),
     "table-runtime": Group("table 6bd5fb6c: the runtime", tables.runtime, False, True),
     "table-self-test": Group("table d4082055: the self-test", tables.self_test, False, True),
     "table-storage": Group("table c693336e: values with a context", tables.storage, False, True),
