@@ -7,6 +7,7 @@ SLOW := $(addprefix tests/,process docs native browser)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
 .PHONY: help run test test-all test-slow test-simulations test-quiet setup-tests e2e-prepare
+.PHONY: test-xen
 .PHONY: fuzz lint format-c e2e bench native test-torch test-frameworks setup-frameworks pins generated schema manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
@@ -58,6 +59,9 @@ e2e: e2e-prepare native  ## the product on a real Kubernetes started here (root)
 
 e2e-prepare: $(VENV)/.installed-dev  ## its first part: packages, Kubernetes, images; what is not there yet
 	$(BIN)/python -m e2e prepare
+
+test-xen: $(VENV)/.installed-dev native  ## libvgpu in a Xen guest and the GPU proxy in dom0, booted in an emulator (root; at the lowest priority; makes a Debian once)
+	$(BIN)/python -m pytest -m xen -o faulthandler_timeout=7200 --durations=0 tests/xen
 
 bench: $(VENV)/.installed-dev  ## measure the tool itself; writes results/bench.json
 	$(BIN)/python -m bench
