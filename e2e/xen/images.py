@@ -28,7 +28,10 @@ def _modules(base: Base, names: Iterable[str]) -> Iterator[Entry]:
 def _found(root: Path, relative: str) -> Path:
     """The file behind a library's name, inside of the tree: its links are absolute there."""
     path = root / "usr" / relative
-    return path if not path.is_symlink() else path.parent / path.readlink().name
+    while path.is_symlink():
+        target = path.readlink()
+        path = root / target.relative_to("/") if target.is_absolute() else path.parent / target
+    return path
 
 
 def guest(base: Base, build: Path, orders: Iterable[str] = ()) -> Iterator[Entry]:

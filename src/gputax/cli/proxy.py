@@ -69,6 +69,7 @@ def proxy() -> None:
         "places", "Also listen in so many directories beside the socket, each for one container. [default: none]", 0,
         least=0, most=PLACES_MOST, group=TENANTS,
     ),
+    own("xen-socket", "Also listen here for xen-link: tenants in Xen guests. [default: none]", group=TENANTS),
     own(
         "worker-uids", "First of 256 users for the workers; 0 keeps the proxy's. [default: 60600 if it is root]",
         group=MACHINE,

@@ -63,6 +63,7 @@ class ProxyOptions:
     spin: str = ""
     mode: str = ""
     places: int = 0
+    xen_socket: str = ""
     worker_uids: str = ""
     unconfined: str = ""
 
@@ -80,6 +81,7 @@ class ProxyOptions:
             "--spin": self.spin,
             "--mode": self.mode,
             "--places": self.places,
+            "--xen-socket": self.xen_socket,
             "--worker-uids": self.worker_uids,
             "--unconfined": self.unconfined,
         }
