@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "link/ends.h"
+#include "link/key.h"
 #include "link/name.h"
 #include "wire/passing.h"
 #include "wire/shm.h"
@@ -133,10 +134,42 @@ static void another_transport_at_a_link(const char *transport)
     forget_socket(&pair);
 }
 
+static void keys_of_a_hostile_guest(const char *transport)
+{
+    static const char *const bad[] = {
+        "",
+        "1",
+        "1 5 6",
+        "1 5 6 1 2 3 4 5",            /* one reference is missing */
+        "1 5 6 1 2 3 4 5 6 7",        /* one too many */
+        "1 5 6 1 2 3 4 5 6 ",         /* not the end */
+        "2 5 6 1 2 3 4 5 6",          /* another version */
+        "1 0 6 1 2 3 4 5 6",          /* no port */
+        "1 5 0 1 2 3 4 5 6",          /* no port */
+        "1 -5 6 1 2 3 4 5 6",         /* below zero */
+        "1  5 6 1 2 3 4 5 6",         /* two blanks */
+        "1 5 6 1 2 3 4 5 4294967296", /* above 32 bits */
+        "1 5 6 1 2 3 4 5 99999999999999999999999",
+        "1 5 6 1 2 3 4 5 0x6",
+        "one 5 6 1 2 3 4 5 6",
+    };
+    (void)transport;
+    struct link_key made = {.control = 5, .bell = UINT32_MAX}, read;
+    char text[KEY_BYTES];
+    for (int i = 0; i < LINK_PAGES; i++)
+        made.references[i] = UINT32_MAX - (uint32_t)i;
+    key_write(&made, text);
+    CHECK(key_read(&read, text) && memcmp(&made, &read, sizeof made) == 0, "'%s'", text);
+    CHECK(LINK_PAGES == 6 && key_read(&read, "1 5 6 1 2 3 4 5 6"), "a good key");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!key_read(&read, bad[i]), "'%s' was taken", bad[i]);
+}
+
 const struct wire_case link_cases[] = {
     {"memory only where links are offered", memory_only_where_links_are_offered, "xen"},
     {"memory that could shrink", memory_that_could_shrink, "xen"},
     {"names of guests", names_of_guests, "xen"},
+    {"keys of a hostile guest", keys_of_a_hostile_guest, "xen"},
     {"another transport at a link", another_transport_at_a_link, "xen"},
     {NULL, NULL, NULL},
 };
