@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # The first process of the emulated dom0: Xen's services, then the scenario, then power off. Lines for the test begin with @@.
 export PATH=/opt/gputax:/usr/lib/xen-4.17/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /bin/busybox mount -t proc proc /proc

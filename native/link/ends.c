@@ -44,7 +44,7 @@ int link_connect(const char *path, unsigned int domain, const char *pod, unsigne
         return -1;
     }
     memcpy(address.sun_path, path, strlen(path) + 1);
-    struct sockaddr_un own;
+    struct sockaddr_un own = {0};
     socklen_t own_size = link_name(&own, domain, pod, getpid(), connection);
     int server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (own_size == 0)

@@ -27,7 +27,7 @@ static inline void key_write(const struct link_key *key, char text[KEY_BYTES])
 
 static inline bool key_read(struct link_key *key, const char *text)
 {
-    uint32_t numbers[3 + LINK_PAGES];
+    uint32_t numbers[3 + LINK_PAGES] = {0};
     for (int i = 0; i < 3 + LINK_PAGES; i++) {
         char *end;
         unsigned long number = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : UINT64_MAX;
