@@ -86,9 +86,9 @@ static void write_file(const char *path, const char *text)
 
 static pid_t start(char *const *words)
 {
-    static char *const environment[] = {
-        (char *)(uintptr_t) "PATH=/bin", (char *)(uintptr_t) "GPUTAX_PROXY_SOCKET=" SOCKET,
-        (char *)(uintptr_t) "GPUTAX_PROXY_TRANSPORT=xen", NULL};
+    static char *const environment[] = {(char *)(uintptr_t) "PATH=/bin",
+                                        (char *)(uintptr_t) "GPUTAX_PROXY_SOCKET=" SOCKET,
+                                        (char *)(uintptr_t) "GPUTAX_PROXY_TRANSPORT=xen", NULL};
     pid_t process = fork();
     if (process == 0) {
         execve(words[0], words, environment);
@@ -110,8 +110,8 @@ static int wait_for(pid_t process)
 
 static void start_link(void)
 {
-    char *const words[] = {(char *)(uintptr_t) "/bin/xen-link", (char *)(uintptr_t) "guest",
-                           (char *)(uintptr_t)SOCKET, NULL};
+    char *const words[] = {(char *)(uintptr_t) "/bin/xen-link", (char *)(uintptr_t) "guest", (char *)(uintptr_t)SOCKET,
+                           NULL};
     start(words);
     for (int i = 0; i < SOCKET_TRIES && access(SOCKET, F_OK) != 0; i++)
         poll(NULL, 0, SOCKET_EACH_MS);
