@@ -52,9 +52,11 @@ create() {
   xl create "/etc/xen/$1.cfg" 2>&1 | mark "create"
   id=$(xl domid "$1") || { echo "@@ failed create $1"; return 1; }
   echo "@@ domain $1 $id"
+  follow "/var/log/xen/console/guest-$1.log" "$1" &
   xen-link host "$id" "$2" /run/proxy.xen >"/run/$1.link" 2>&1 &
   until_ok 600 xenstore-read "/local/domain/$id/data/gputax/ready" || echo "@@ failed ready $1"
 }
+follow() { until_ok 600 test -e "$1" && tail -f "$1" | mark "console-$2"; }
 log() { cat "/var/log/xen/console/guest-$1.log" | mark "guest-$1"; }
 ended() { ! xl domid "$1"; }
 gone() { until_ok 1200 ended "$1" || echo "@@ failed gone $1"; }
