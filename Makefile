@@ -7,7 +7,7 @@ SLOW := $(addprefix tests/,process docs native browser)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
 .PHONY: help run test test-all test-slow test-simulations test-quiet setup-tests e2e-prepare
-.PHONY: wheel sbom fuzz lint format-c e2e e2e-frameworks bench native test-torch test-frameworks setup-frameworks pins generated schema manifests clean
+.PHONY: wheel sbom test-xen fuzz lint format-c e2e e2e-frameworks bench native test-torch test-frameworks setup-frameworks pins generated schema manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
@@ -69,6 +69,9 @@ e2e-prepare: $(VENV)/.installed-dev  ## its first part: packages, Kubernetes, im
 e2e-frameworks: $(VENV)/.installed-dev native  ## PyTorch and ONNX Runtime CUDA in pods behind the GPU proxy, with null kernels (root; makes an image of GB from the package index)
 	$(BIN)/python -m e2e prepare --frameworks
 	$(BIN)/python -m pytest -m e2e_frameworks --durations=0 --durations-min=1 tests/e2e
+
+test-xen: $(VENV)/.installed-dev native  ## libvgpu in a Xen guest and the GPU proxy in dom0, booted in an emulator (root; at the lowest priority; makes a Debian once)
+	$(BIN)/python -m pytest -m xen -o faulthandler_timeout=7200 --durations=0 tests/xen
 
 bench: $(VENV)/.installed-dev  ## measure the tool itself; writes results/bench.json
 	$(BIN)/python -m bench

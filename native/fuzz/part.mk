@@ -39,8 +39,8 @@ $(BUILD)/libfuzzer/$(1): fuzz/$(1).c $(2)
 	$$(CLANG) $$(CPPFLAGS) $$(FUZZ_CFLAGS) -fsanitize=fuzzer -o $$@ $$^
 endef
 
-$(eval $(call fuzz_target,ring,wire/shm.c wire/wait.c))
-$(eval $(call fuzz_target,socket,wire/handshake.c wire/transports.c wire/shm.c wire/shm_region.c wire/wait.c wire/unix_socket.c))
+$(eval $(call fuzz_target,ring,wire/shm.c wire/wait.c wire/doorbell.c))
+$(eval $(call fuzz_target,socket,wire/handshake.c wire/transports.c wire/shm.c wire/shm_region.c wire/wait.c wire/unix_socket.c wire/doorbell.c wire/passing.c))
 
 $(eval $(call fuzz_target,fatbin,$(wildcard device/fatbin/*.c)))
 $(eval $(call fuzz_target,cubin,device/cubin.c device/cubin_info.c device/ptx/pool.c))

@@ -81,11 +81,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     struct wire_welcome welcome;
     struct wire_hello hello;
     struct wire_offer offer = {.backend = "b", .device = "d", .transport = "unix-socket", .calls = 1};
-    int passed = -1;
+    struct wire_parts parts = {-1, -1, 0};
     struct wire *wire = reader == 0 ? wire_serve(ends[0], &offer, &hello, why, sizeof why)
                         : reader == 1
                             ? wire_greet(ends[0], "p", shape & 16 ? "shm" : "unix-socket", 1, &welcome, why, sizeof why)
-                            : unix_socket_transport.serve(ends[0], 0, &passed, why, sizeof why);
+                            : unix_socket_transport.serve(ends[0], 0, &parts, why, sizeof why);
     must_hold((wire == NULL) == (why[0] != 0) && memchr(why, 0, sizeof why) != NULL);
     if (wire != NULL) {
         read_all(wire, shape);

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 
 #include "confine/seccomp.h"
+#include "include/xen_abi.h"
 #include "proxy/confine.h"
 
 enum { THREAD = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD };
@@ -71,6 +72,12 @@ static const struct call_row SOFTWARE[] = {
     ALLOW(getrandom, "the seed of tables of names and handles"),
     ALLOW(exit, "the end of a thread"),
     ALLOW(exit_group, "the end"),
+};
+
+/* What a worker calls beside these whose tenant is in another domain: it waits for an event channel in place of a futex. */
+static const struct call_row LINKED[] = {
+    ALLOW(read, "rings of the doorbell"),
+    ALLOW_IF(ioctl, 1, ARGUMENT_IS, XEN_NOTIFY, "rings it: the notification of an event channel and nothing else"),
 };
 
 /* What a GPU driver's library calls beside these, as known from descriptions of others. It was not tried on a GPU. Which
@@ -141,14 +148,20 @@ static const struct call_row DRIVER[] = {
 #endif
 };
 
-enum { SOFTWARE_ROWS = sizeof SOFTWARE / sizeof *SOFTWARE, DRIVER_ROWS = sizeof DRIVER / sizeof *DRIVER };
+enum {
+    SOFTWARE_ROWS = sizeof SOFTWARE / sizeof *SOFTWARE,
+    LINKED_ROWS = sizeof LINKED / sizeof *LINKED,
+    DRIVER_ROWS = sizeof DRIVER / sizeof *DRIVER
+};
 
-bool allow_calls(bool software)
+bool allow_calls(bool software, bool linked)
 {
-    struct call_row rows[SOFTWARE_ROWS + DRIVER_ROWS];
+    struct call_row rows[SOFTWARE_ROWS + LINKED_ROWS + DRIVER_ROWS];
     size_t count = 0;
     for (size_t at = 0; at < SOFTWARE_ROWS; at++)
         rows[count++] = SOFTWARE[at];
+    for (size_t at = 0; at < LINKED_ROWS && linked; at++)
+        rows[count++] = LINKED[at];
     for (size_t at = 0; at < DRIVER_ROWS && !software; at++)
         rows[count++] = DRIVER[at];
     return seccomp_restrict(rows, count, EPERM);

@@ -198,7 +198,7 @@ uint64_t confine(const struct confinement *confinement)
         done[CONFINED_NETWORK] = locked.network;
         done[CONFINED_SCOPE] = locked.scope;
     }
-    GIVE_UP(CALLS, !checked && done[CONFINED_NO_NEW_PRIVILEGES] && allow_calls(software));
+    GIVE_UP(CALLS, !checked && done[CONFINED_NO_NEW_PRIVILEGES] && allow_calls(software, confinement->linked));
 #undef GIVE_UP
     uint64_t bits = 0;
     for (int at = 0; at < CONFINEMENT_COUNT; at++)

@@ -30,6 +30,7 @@ enum {
 
 struct confinement {
     bool software;         /* the backend is the software device: what it needs is known */
+    bool linked;           /* the tenant is in another domain */
     const char *backend;   /* the path of its library */
     uint64_t memory_bytes; /* of address space; 0: no limit */
     uid_t user;            /* also the group; 0: the broker's */
@@ -53,6 +54,6 @@ uint64_t confine(const struct confinement *confinement);
 bool confine_users_can(uid_t first, unsigned int count, const char **why);
 
 /* allowed.c: the lists of system calls. */
-bool allow_calls(bool software);
+bool allow_calls(bool software, bool linked);
 
 #endif

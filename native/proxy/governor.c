@@ -81,7 +81,8 @@ static uint32_t count_active(struct broker *broker, uint32_t *hidden)
         uint64_t last = atomic_load_explicit(&seat->page->record.last_call_ns, memory_order_relaxed);
         bool calls = last != 0 && (last > now || now - last < ms(ACTIVE_MS));
         active += calls;
-        *hidden += calls && seat->peer.pid == 0; /* the kernel's number for a process of another PID namespace */
+        /* 0 is the kernel's number for a process of another PID namespace; a guest's processes are not here at all. */
+        *hidden += calls && (seat->peer.pid == 0 || seat->peer.domain != 0);
         if (looks)
             watch(broker, seat, now);
     }

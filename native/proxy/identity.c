@@ -75,6 +75,11 @@ struct identity_name identity_read(int socket, const struct wire_peer *peer, boo
     struct identity_name name = {.uid = peer->uid, .pid = by_process ? peer->pid : 0};
     char path[64], text[4096];
     *process = open_process(socket, peer->pid);
+    if (peer->domain != 0) {
+        struct identity_name guest = {.domain = peer->domain};
+        snprintf(guest.group, sizeof guest.group, "%s", peer->pod);
+        return guest;
+    }
     if (peer->place != 0)
         return (struct identity_name){.place = peer->place};
     if (*process < 0)
@@ -94,6 +99,6 @@ struct identity_name identity_read(int socket, const struct wire_peer *peer, boo
 
 bool identity_same(const struct identity_name *one, const struct identity_name *other)
 {
-    return one->place == other->place && one->uid == other->uid && one->pid == other->pid &&
-           strcmp(one->group, other->group) == 0;
+    return one->domain == other->domain && one->place == other->place && one->uid == other->uid &&
+           one->pid == other->pid && strcmp(one->group, other->group) == 0;
 }

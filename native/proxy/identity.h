@@ -1,5 +1,5 @@
-/* Who a tenant is, whatever number of connections it makes: the place it came through, or else its user and its control
- * group up to the pod. */
+/* Who a tenant is, whatever number of connections it makes: the Xen guest behind a link, the place it came through, or else
+ * its user and its control group up to the pod. */
 #ifndef GPUTAX_PROXY_IDENTITY_H
 #define GPUTAX_PROXY_IDENTITY_H
 
@@ -11,7 +11,8 @@
 enum { IDENTITY_GROUP_MAX = 512 };
 
 struct identity_name {
-    unsigned int place; /* whose socket it came through: a container has it for itself, so it says all; 0: none */
+    unsigned int place;  /* whose socket it came through: a container has it for itself, so it says all; 0: none */
+    unsigned int domain; /* of a guest, with its pod in `group`; 0: none. A number is used again, a pod's uid is not */
     uid_t uid;
     pid_t pid; /* 0 unless each process is an identity of its own */
     char group[IDENTITY_GROUP_MAX];

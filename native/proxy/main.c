@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "calls/json.h"
+#include "link/name.h"
 #include "proxy/broker.h"
 #include "proxy/compiler.h"
 #include "proxy/confine.h"
@@ -21,6 +22,7 @@ enum { STOP_MS = 3000 };
 struct options {
     const char *socket;
     const char *status_socket;
+    const char *xen_socket; /* for the links of Xen guests; NULL: none */
     const char *backend;
     mode_t mode;
     unsigned int places;
@@ -32,6 +34,7 @@ static const char usage[] =
     "                    [--launches-per-s N] [--connections N] [--idle-s N] [--call-s N]\n"
     "                    [--identity group|process] [--spin auto|always|never] [--status-socket PATH]\n"
     "                    [--mode 0600] [--clear auto|always] [--places N] [--shares PERCENT,...]\n"
+    "                    [--xen-socket PATH]\n"
     "                    [--worker-uids FIRST] [--unconfined NAMES]\n"
     "       gputax-proxy --check STATUS-SOCKET\n"
     "Limits are per tenant: a user in one control group (or pod), or with --identity process a process. Without a\n"
@@ -39,7 +42,8 @@ static const char usage[] =
     "Workers get users of their own, FIRST for the first seat, if the proxy is root; 0 keeps the proxy's user. NAMES\n"
     "are confinements of workers that are left out: those of the status with commas between them, or all.\n"
     "Places are folders beside the socket, places/1 to places/N, each with a socket for one container.\n"
-    "Shares are those of places 1, 2 and so on: of the device's memory, and of the software device's time.\n";
+    "Shares are those of places 1, 2 and so on: of the device's memory, and of the software device's time.\n"
+    "The Xen socket is for xen-link in this domain alone: it says which guest and pod a connection is of.\n";
 
 static uint64_t number(const char *option, const char *text, int base, uint64_t most)
 {
@@ -90,6 +94,7 @@ enum option_id {
     SHARES,
     WORKER_UIDS,
     UNCONFINED,
+    XEN_SOCKET,
     CHECK,
     HELP
 };
@@ -179,6 +184,7 @@ static struct options parse(int count, char **arguments)
         {"shares", 1, NULL, SHARES},
         {"worker-uids", 1, NULL, WORKER_UIDS},
         {"unconfined", 1, NULL, UNCONFINED},
+        {"xen-socket", 1, NULL, XEN_SOCKET},
         {"check", 1, NULL, CHECK},
         {"help", 0, NULL, HELP},
         {NULL, 0, NULL, 0},
@@ -221,6 +227,9 @@ static struct options parse(int count, char **arguments)
             break;
         case UNCONFINED:
             options.policy.unconfined = measures(optarg);
+            break;
+        case XEN_SOCKET:
+            options.xen_socket = optarg;
             break;
         case CHECK:
             exit(status_check(optarg));
@@ -285,17 +294,32 @@ static bool take_signals(struct broker *broker, int signals)
     return true;
 }
 
-/* Accepts tenants until a signal ends it; `places` has a listener for each place. */
-static void accept_until_signal(struct broker *broker, int listener, const struct places *places, int signals)
+/* A connection of a guest's link; one that does not say whose it is, is not served. */
+static void take_link(struct broker *broker, int listener)
 {
-    struct pollfd ready[2 + PLACES_MOST + SEATS] = {{.fd = signals, .events = POLLIN},
+    struct wire_peer peer;
+    int socket = wire_accept_socket(listener, &peer);
+    if (socket >= 0 && link_read_name(socket, &peer))
+        broker_take(broker, socket, &peer);
+    else if (socket >= 0)
+        wire_refuse(socket, "this socket is for xen-link, which names its guest");
+    else if (errno != EAGAIN)
+        poll(NULL, 0, 10);
+}
+
+/* Accepts tenants until a signal ends it; `places` has a listener for each place, `links` is for guests (-1: none). */
+static void accept_until_signal(struct broker *broker, int listener, const struct places *places, int links,
+                                int signals)
+{
+    struct pollfd ready[3 + PLACES_MOST + SEATS] = {{.fd = signals, .events = POLLIN},
                                                     {.fd = listener, .events = POLLIN}};
-    struct pollfd *orders = &ready[2 + places->count];
+    struct pollfd *orders = &ready[3 + places->count], *guests = &ready[2 + places->count];
     for (unsigned int at = 0; at < places->count; at++)
         ready[2 + at] = (struct pollfd){.fd = places->listeners[at], .events = POLLIN};
+    *guests = (struct pollfd){.fd = links, .events = POLLIN};
     for (;;) {
         broker_orders(broker, orders);
-        if (poll(ready, 2 + places->count + SEATS, -1) < 0) {
+        if (poll(ready, 3 + places->count + SEATS, -1) < 0) {
             if (errno != EINTR)
                 return;
             continue;
@@ -303,6 +327,8 @@ static void accept_until_signal(struct broker *broker, int listener, const struc
         if (ready[0].revents != 0 && !take_signals(broker, signals))
             return;
         broker_compile(broker, orders);
+        if (guests->revents != 0)
+            take_link(broker, links);
         for (unsigned int place = 0; place <= places->count; place++) {
             struct wire_peer peer;
             if (ready[1 + place].revents == 0)
@@ -343,18 +369,25 @@ static int run(struct options *options)
     }
     int listener = wire_listen(options->socket, options->mode, why, sizeof why);
     int status = listener < 0 ? -1 : wire_listen(options->status_socket, options->mode, why, sizeof why);
-    bool placed = status >= 0 && places_begin(&places, &broker, options->socket, options->places, why, sizeof why);
+    int links = -1;
+    bool linked = status >= 0 && (options->xen_socket == NULL ||
+                                  (links = wire_listen(options->xen_socket, 0600, why, sizeof why)) >= 0);
+    bool placed = linked && places_begin(&places, &broker, options->socket, options->places, why, sizeof why);
     pthread_t governor;
     if (!placed || !status_begin(&broker, status, 0) || pthread_create(&governor, NULL, govern_main, &broker) != 0) {
         fprintf(stderr, "gputax-proxy: %s\n", placed ? strerror(errno) : why);
         places_end(&places);
         if (listener >= 0)
             wire_unlisten(listener, options->socket);
+        if (links >= 0)
+            wire_unlisten(links, options->xen_socket);
         return 1;
     }
     say_ready(options, &broker);
-    accept_until_signal(&broker, listener, &places, signals);
+    accept_until_signal(&broker, listener, &places, links, signals);
     wire_unlisten(listener, options->socket);
+    if (links >= 0)
+        wire_unlisten(links, options->xen_socket);
     broker_stop(&broker, STOP_MS);
     places_end(&places);
     wire_unlisten(status, options->status_socket);

@@ -3,5 +3,5 @@ PROXY_OBJECTS := $(call objects,$(filter-out proxy/main.c,$(sort $(wildcard prox
     $(BUILD)/obj/generated/proxy_dispatch.o
 ALL += $(BUILD)/gputax-proxy
 
-$(BUILD)/gputax-proxy: $(call objects,proxy/main.c) $(PROXY_OBJECTS) $(CALLS_OBJECTS) $(WIRE_OBJECTS)
+$(BUILD)/gputax-proxy: $(call objects,proxy/main.c link/name.c) $(PROXY_OBJECTS) $(CALLS_OBJECTS) $(WIRE_OBJECTS)
 	$(LINK) -o $@ $^ -ldl

@@ -86,6 +86,10 @@ static void add_tenant(struct json *json, const struct past *past)
     json_string(json, transport_name(past->record.transport));
     if (past->peer.place != 0)
         json_add(json, ", \"place\": %u", past->peer.place);
+    if (past->peer.domain != 0) {
+        json_add(json, ", \"domain\": %u, \"pod\": ", past->peer.domain);
+        json_string(json, past->peer.pod);
+    }
     json_add(json, ", \"memory_bytes\": %llu, \"memory_limit_bytes\": %llu, ",
              (unsigned long long)past->record.memory_bytes, (unsigned long long)past->memory_limit_bytes);
     if (past->time_share != 0)

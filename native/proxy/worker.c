@@ -80,6 +80,7 @@ static struct wire *greet(struct tenant *tenant, const struct page *page)
         .backend = tenant->backend->path,
         .device = tenant->backend->name,
         .calls = CALLS_FINGERPRINT,
+        .transport = settings->peer.domain != 0 ? "xen" : NULL, /* only a guest's link brings memory of its own */
         .spin_us = atomic_load(&page->spin_us),
     };
     struct wire *wire = wire_serve(WORKER_SOCKET, &offer, NULL, why, sizeof why);
@@ -96,6 +97,7 @@ static uint64_t give_up(const struct settings *settings, const struct backend *b
     const uint64_t gib = UINT64_C(1) << 30;
     struct confinement confinement = {
         .software = backend->clears_itself,
+        .linked = settings->peer.domain != 0,
         .backend = settings->backend,
         .user = backend->clears_itself || settings->user_asked ? settings->user : 0,
         .without = settings->unconfined,

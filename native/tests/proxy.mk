@@ -4,6 +4,12 @@ $(BUILD)/tests/op_bench: $(call objects,tests/op_bench.c)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ -ldl
 
+# The program that compares two of them by the bytes that come back.
+ALL += $(BUILD)/tests/byte_digest
+$(BUILD)/tests/byte_digest: $(call objects,tests/byte_digest.c)
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $^ -ldl
+
 # The fuzz target of the calls: the whole dispatcher and, as its backend, the whole software device (which needs libm, so
 # the rule is our own).
 ifdef fuzz_objects

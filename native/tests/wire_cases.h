@@ -12,10 +12,10 @@
 struct wire_case {
     const char *name;
     void (*run)(const char *transport);
-    const char *only; /* a transport's name, or NULL for every one */
+    const char *only; /* names of transports with commas between them, or NULL for every one */
 };
 
-extern const struct wire_case traffic_cases[], end_cases[], hostile_cases[], handshake_cases[];
+extern const struct wire_case traffic_cases[], end_cases[], hostile_cases[], handshake_cases[], link_cases[];
 
 /* Ends the case with this signal, which the process of the other end sends when its own check fails: the case may wait
  * for something that now never comes. */
@@ -47,12 +47,15 @@ struct pair {
     char folder[64];
     char path[96];
     int listener;
+    char link_path[96]; /* where clients connect if a link is between the ends, else "" */
 };
 
 /* A folder and a listening socket in it. */
 void listen_somewhere(struct pair *pair, mode_t mode);
 void forget_socket(struct pair *pair);
-struct wire *accept_wire(struct pair *pair, uint32_t spin_us);
+struct wire *accept_wire(struct pair *pair, const char *transport, uint32_t spin_us);
+/* Starts a local link before the socket of a pair, in a process that ends with the case. */
+void link_somewhere(struct pair *pair);
 struct wire *connect_wire(struct pair *pair, const char *transport);
 
 /* Starts the other end in a forked process, which runs `other` and ends with 0. */

@@ -14,7 +14,7 @@
 
 enum { CASE_SECONDS = 120 };
 
-static const char *const transports[] = {"shm", "unix-socket"};
+static const char *const transports[] = {"shm", "unix-socket", "xen"};
 
 static void fails(struct wire *wire, void *argument)
 {
@@ -37,7 +37,7 @@ static void other_end_fails_before_it_connects(const char *transport)
     listen_somewhere(&pair, 0600);
     if (fork() == 0)
         fails(NULL, NULL);
-    accept_wire(&pair, 50);
+    accept_wire(&pair, "shm", 50);
 }
 
 static const struct wire_case failing_cases[] = {
@@ -84,7 +84,7 @@ static bool passes(const struct wire_case *test, const char *transport)
 
 int main(int argc, char **argv)
 {
-    const struct wire_case *const suites[] = {traffic_cases, end_cases, hostile_cases, handshake_cases};
+    const struct wire_case *const suites[] = {traffic_cases, end_cases, hostile_cases, handshake_cases, link_cases};
     int run = 0;
     int failed = 0;
     if (argc > 1 && strcmp(argv[1], "--failing") == 0) {
@@ -97,7 +97,7 @@ int main(int argc, char **argv)
             continue;
         for (size_t s = 0; s < sizeof suites / sizeof suites[0]; s++) {
             for (const struct wire_case *test = suites[s]; test->name != NULL; test++) {
-                if ((test->only != NULL && strcmp(test->only, transports[t]) != 0) ||
+                if ((test->only != NULL && strstr(test->only, transports[t]) == NULL) ||
                     (argc > 2 && strstr(test->name, argv[2]) == NULL))
                     continue;
                 run++;

@@ -10,7 +10,8 @@
 
 #include "wire_cases.h"
 
-enum { NOTICED_WITHIN_MS = 1000 };
+/* A sleeper looks ten times a second; the rest is for a machine on which each process waits for its turn. */
+enum { NOTICED_WITHIN_MS = 5000 };
 
 /* Every kind of call that can wait, until it no longer succeeds. */
 static int wait_in_receive(struct wire *wire)
@@ -259,7 +260,7 @@ static void a_forked_child_abandons(const char *transport)
 
 const struct wire_case end_cases[] = {
     {"peer killed while this end sleeps", killed_while_sleeping, NULL},
-    {"peer killed while this end spins", killed_while_spinning, "shm"},
+    {"peer killed while this end spins", killed_while_spinning, "shm,xen"},
     {"shut by another thread", shut_by_another_thread, NULL},
     {"shutdown reaches the peer", shutdown_reaches_the_peer, NULL},
     {"what was sent before close arrives", what_was_sent_before_close_arrives, NULL},

@@ -264,9 +264,9 @@ static void stale_and_living_sockets(const char *transport)
 }
 
 const struct wire_case handshake_cases[] = {
-    {"bad hellos", bad_hellos, NULL},
+    {"bad hellos", bad_hellos, "shm,unix-socket"},
     {"silence", silence, NULL},
-    {"what the client learns", what_the_client_learns, NULL},
+    {"what the client learns", what_the_client_learns, "shm,unix-socket"},
     {"an impostor for a proxy", an_impostor, NULL},
     {"permissions", permissions, NULL},
     {"stale and living sockets", stale_and_living_sockets, NULL},

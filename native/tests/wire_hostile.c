@@ -154,7 +154,8 @@ static void flip(struct wire *wire, void *argument)
     pthread_t threads[2];
     pthread_create(&threads[0], NULL, flip_headers, &flipper);
     pthread_create(&threads[1], NULL, flip_counters, &flipper);
-    sleep_ms(1500);
+    while (!wire_gone(wire)) /* until the victim has suffered enough */
+        sleep_ms(20);
     atomic_store(&flipper.stop, true);
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);
@@ -211,7 +212,9 @@ static void rewritten_while_read(const char *transport)
     int line[2];
     long seen[3] = {0};
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, line) == 0, "%s", strerror(errno));
-    for (int64_t end = now_ms() + 1200; now_ms() < end;)
+    /* On a busy machine the attacker may not run for a while, and then every look is alike. */
+    int64_t enough = now_ms() + 1200, most = enough + 30000;
+    while (now_ms() < enough || ((seen[0] == 0 || seen[-WIRE_BROKEN] == 0) && now_ms() < most))
         suffer(shm_region_of(pair.wire), line[0], body, seen);
     CHECK(seen[0] > 0 && seen[-WIRE_BROKEN] > 0, "%ld ok, %ld broken: the attack did not hit", seen[0], seen[2]);
     close_pair(&pair, 0);
@@ -271,7 +274,7 @@ static void absurd_frames(const char *transport)
             send_frames(pair.path, &frames[i]);
             exit(0);
         }
-        pair.wire = accept_wire(&pair, 0);
+        pair.wire = accept_wire(&pair, "unix-socket", 0);
         int status = frames[i].victim(pair.wire);
         CHECK(status == frames[i].expected, "%s: gave %d", frames[i].name, status);
         CHECK(victim_receives(pair.wire) != WIRE_OK, "%s: the connection lived on", frames[i].name);
@@ -281,8 +284,8 @@ static void absurd_frames(const char *transport)
 }
 
 const struct wire_case hostile_cases[] = {
-    {"absurd counters and sizes", absurd_counters, "shm"},
-    {"rewritten while read", rewritten_while_read, "shm"},
+    {"absurd counters and sizes", absurd_counters, "shm,xen"},
+    {"rewritten while read", rewritten_while_read, "shm,xen"},
     {"absurd frames", absurd_frames, "unix-socket"},
     {NULL, NULL, NULL},
 };

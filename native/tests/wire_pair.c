@@ -4,10 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "link/local.h"
+#include "wire/transports.h"
 #include "wire_cases.h"
 
 void check_failed(const char *file, int line, const char *what, const char *format, ...)
@@ -47,17 +50,43 @@ void listen_somewhere(struct pair *pair, mode_t mode)
     CHECK(pair->listener >= 0, "%s", why);
 }
 
+void link_somewhere(struct pair *pair)
+{
+    char why[512] = "";
+    snprintf(pair->link_path, sizeof pair->link_path, "%s/link", pair->folder);
+    int listener = wire_listen(pair->link_path, 0600, why, sizeof why);
+    CHECK(listener >= 0, "%s", why);
+    pid_t link = fork();
+    CHECK(link >= 0, "%s", strerror(errno));
+    if (link == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(pair->listener);
+        local_link_serve(listener, pair->path, 5, "pod-of-a-test");
+        exit(1);
+    }
+    close(listener);
+}
+
 void forget_socket(struct pair *pair)
 {
+    if (pair->link_path[0] != 0)
+        unlink(pair->link_path);
     wire_unlisten(pair->listener, pair->path);
     rmdir(pair->folder);
 }
 
-struct wire *accept_wire(struct pair *pair, uint32_t spin_us)
+static bool is_linked(const char *transport)
+{
+    return transport_named(transport)->linked;
+}
+
+struct wire *accept_wire(struct pair *pair, const char *transport, uint32_t spin_us)
 {
     struct wire_peer peer;
     struct wire_offer offer = {.tenant = 7, .backend = "backend", .device = "device", .spin_us = spin_us};
     char why[512] = "";
+    if (is_linked(transport))
+        offer.transport = transport;
     int socket = wire_accept_socket(pair->listener, &peer);
     CHECK(socket >= 0, "%s", strerror(errno));
     struct wire *wire = wire_serve(socket, &offer, NULL, why, sizeof why);
@@ -69,7 +98,8 @@ struct wire *connect_wire(struct pair *pair, const char *transport)
 {
     struct wire_welcome welcome;
     char why[512] = "";
-    struct wire *wire = wire_connect(pair->path, transport, 0, &welcome, why, sizeof why);
+    const char *path = pair->link_path[0] != 0 ? pair->link_path : pair->path;
+    struct wire *wire = wire_connect(path, transport, 0, &welcome, why, sizeof why);
     CHECK(wire != NULL, "%s", why);
     return wire;
 }
@@ -78,10 +108,12 @@ struct pair open_pair(const char *transport, enum role role, uint32_t spin_us, o
 {
     struct pair pair = {0};
     listen_somewhere(&pair, 0600);
+    if (is_linked(transport))
+        link_somewhere(&pair);
     pair.other = fork();
     CHECK(pair.other >= 0, "%s", strerror(errno));
     bool serves = (role == ROLE_SERVER) == (pair.other != 0);
-    struct wire *wire = serves ? accept_wire(&pair, spin_us) : connect_wire(&pair, transport);
+    struct wire *wire = serves ? accept_wire(&pair, transport, spin_us) : connect_wire(&pair, transport);
     if (pair.other == 0) {
         other(wire, argument);
         wire->ops->close(wire);

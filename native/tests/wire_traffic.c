@@ -179,7 +179,7 @@ static void flood(const char *transport)
 /* From now on a lost wake-up of this end hangs, where the life line's timer would recover it. */
 static void endless_lifeline(struct wire *wire)
 {
-    if (strcmp(wire->ops->name, "shm") == 0)
+    if (strcmp(wire->ops->name, "unix-socket") != 0)
         shm_waiter_of(wire)->lifeline_ms = 3600 * 1000;
 }
 
@@ -244,7 +244,7 @@ const struct wire_case traffic_cases[] = {
     {"every size of body", every_size, NULL},
     {"wrap-around", wrap_around, NULL},
     {"bulk of 1 byte to 100 MB", bulk_sizes, NULL},
-    {"both ways, spinning", both_ways_spinning, "shm"},
+    {"both ways, spinning", both_ways_spinning, "shm,xen"},
     {"both ways, sleeping soon", both_ways_sleeping_soon, NULL},
     {"both ways, sleeping", both_ways_sleeping, NULL},
     {"posted flood without reading", flood, NULL},

@@ -2,81 +2,22 @@
 #include "handshake.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "handshake_bytes.h"
+#include "passing.h"
 #include "transports.h"
 
-enum { WELCOME_MS = 10000 }; /* the proxy may have to start a device first */
+enum {
+    WELCOME_MS = 10000,       /* the proxy may have to start a device first */
+    LINKED_WELCOME_MS = 60000 /* and another domain must first be given time by its hypervisor */
+};
 
 static const char magic[8] = WIRE_MAGIC;
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* Takes the descriptor out of one message's control data; more than one is against the format. */
-static void take_descriptor(struct msghdr *message, int *passed)
-{
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int descriptor;
-            memcpy(&descriptor, CMSG_DATA(c) + i * sizeof(int), sizeof descriptor);
-            if (passed != NULL && *passed < 0)
-                *passed = descriptor;
-            else
-                close(descriptor);
-        }
-    }
-}
-
-/* Reads exactly `bytes` until the deadline. NULL when done, else what went wrong. `passed` NULL: no descriptor wanted,
- * and without room for control data the kernel drops any that are sent. */
-static const char *read_within(int socket, void *to, size_t bytes, int64_t deadline, int *passed)
-{
-    size_t done = 0;
-    while (done < bytes) {
-        union {
-            struct cmsghdr align;
-            char bytes[CMSG_SPACE(sizeof(int))];
-        } control;
-        struct iovec part = {(char *)to + done, bytes - done};
-        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-        if (passed != NULL) {
-            message.msg_control = control.bytes;
-            message.msg_controllen = sizeof control.bytes;
-        }
-        ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        if (got > 0) {
-            if (passed != NULL)
-                take_descriptor(&message, passed);
-            done += (size_t)got;
-        } else if (got == 0 || errno == ECONNRESET) {
-            return "it hung up";
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            int64_t left = deadline - now_ms();
-            struct pollfd readable = {.fd = socket, .events = POLLIN};
-            if (left <= 0)
-                return "it said nothing in time";
-            poll(&readable, 1, (int)left);
-        } else if (errno != EINTR) {
-            return strerror(errno);
-        }
-    }
-    return NULL;
-}
 
 static void copy_text(char *to, size_t size, const char *from)
 {
@@ -93,33 +34,13 @@ static void clean_text(char *text, size_t size)
     }
 }
 
-/* A fresh socket's buffer always has room for the answer; a peer that made it otherwise gets none. */
-static bool send_answer(int socket, const struct answer_bytes *answer, int passed)
-{
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {.bytes = {0}};
-    struct iovec part = {(void *)(uintptr_t)answer, sizeof *answer};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (passed >= 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(c), &passed, sizeof passed);
-    }
-    return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof *answer;
-}
-
 void wire_refuse(int socket, const char *reason)
 {
     struct answer_bytes answer = {.protocol = WIRE_PROTOCOL, .refused = 1};
     memcpy(answer.magic, magic, sizeof magic);
     copy_text(answer.reason, sizeof answer.reason, reason);
-    send_answer(socket, &answer, -1);
+    /* A fresh socket's buffer always has room for the answer; a peer that made it otherwise gets none. */
+    passing_send(socket, &answer, sizeof answer, NULL, 0);
     /* Closing with the peer's bytes unread would reset the connection before it can read the reason. */
     char rest[sizeof(struct hello_bytes)];
     shutdown(socket, SHUT_WR);
@@ -144,6 +65,10 @@ static const struct transport *judge(const struct hello_bytes *hello, const stru
                  "client and proxy have different tables of calls; use libvgpu and proxy of one release");
     else if (transport == NULL)
         snprintf(why, why_size, "no transport '%s'", hello->transport);
+    else if (transport->linked && offer->transport == NULL)
+        snprintf(why, why_size,
+                 "transport '%s' is not offered here; a guest reaches the proxy by xen-link (docs/xen.md)",
+                 hello->transport);
     else if (offer->transport != NULL && strcmp(offer->transport, hello->transport) != 0)
         snprintf(why, why_size, "transport '%s' is not offered here, '%s' is", hello->transport, offer->transport);
     else
@@ -151,40 +76,60 @@ static const struct transport *judge(const struct hello_bytes *hello, const stru
     return NULL;
 }
 
-static bool welcome_client(int socket, const struct wire_offer *offer, const char *transport, int passed)
+static void drop_parts(struct wire_parts *parts)
+{
+    if (parts->region >= 0)
+        close(parts->region);
+    if (parts->doorbell >= 0)
+        close(parts->doorbell);
+    *parts = (struct wire_parts){-1, -1, 0};
+}
+
+static bool welcome_client(int socket, const struct wire_offer *offer, const char *transport, int region)
 {
     struct answer_bytes answer = {.protocol = WIRE_PROTOCOL, .tenant = offer->tenant, .quotas = offer->quotas};
     memcpy(answer.magic, magic, sizeof magic);
     copy_text(answer.transport, sizeof answer.transport, transport);
     copy_text(answer.backend, sizeof answer.backend, offer->backend);
     copy_text(answer.device, sizeof answer.device, offer->device);
-    return send_answer(socket, &answer, passed);
+    return passing_send(socket, &answer, sizeof answer, &region, 1);
+}
+
+/* Whether a hello may bring memory with it: where nothing but a link is served. Elsewhere the kernel drops it. */
+static bool is_linked(const struct wire_offer *offer)
+{
+    const struct transport *only = offer->transport != NULL ? transport_named(offer->transport) : NULL;
+    return only != NULL && only->linked;
 }
 
 struct wire *wire_serve(int socket, const struct wire_offer *offer, struct wire_hello *seen, char *why, size_t why_size)
 {
     struct hello_bytes hello;
-    const char *trouble = read_within(socket, &hello, sizeof hello, now_ms() + WIRE_HANDSHAKE_MS, NULL);
+    int passed[2] = {-1, -1};
+    const char *trouble = passing_read(socket, &hello, sizeof hello, passing_now_ms() + WIRE_HANDSHAKE_MS, passed,
+                                       is_linked(offer) ? 2 : 0);
+    struct wire_parts parts = {passed[0], passed[1], 0};
     if (trouble != NULL || memcmp(hello.magic, magic, sizeof magic) != 0) {
         snprintf(why, why_size, "no hello from the client: %s", trouble != NULL ? trouble : "it speaks something else");
+        drop_parts(&parts);
         close(socket);
         return NULL;
     }
+    parts.port = hello.doorbell;
     clean_text(hello.transport, sizeof hello.transport);
     if (seen != NULL) {
         *seen = (struct wire_hello){.protocol = hello.protocol, .calls = hello.calls};
         copy_text(seen->transport, sizeof seen->transport, hello.transport);
     }
     const struct transport *transport = judge(&hello, offer, why, why_size);
-    int passed = -1;
-    struct wire *wire = transport != NULL ? transport->serve(socket, offer->spin_us, &passed, why, why_size) : NULL;
+    struct wire *wire = transport != NULL ? transport->serve(socket, offer->spin_us, &parts, why, why_size) : NULL;
     if (wire == NULL) {
+        drop_parts(&parts);
         wire_refuse(socket, why);
         return NULL;
     }
-    bool sent = welcome_client(socket, offer, transport->name, passed);
-    if (passed >= 0)
-        close(passed);
+    bool sent = welcome_client(socket, offer, transport->name, transport->linked ? -1 : parts.region);
+    drop_parts(&parts);
     if (!sent) {
         snprintf(why, why_size, "the client was gone before its welcome");
         wire->ops->close(wire);
@@ -222,10 +167,10 @@ static int connect_socket(const char *path, char *why, size_t why_size)
 }
 
 /* The server's answer, or what was wrong with it in `why`. */
-static bool read_answer(int socket, const char *path, struct answer_bytes *answer, int *passed, char *why,
-                        size_t why_size)
+static bool read_answer(int socket, const char *path, int64_t patience_ms, struct answer_bytes *answer, int passed[2],
+                        char *why, size_t why_size)
 {
-    const char *trouble = read_within(socket, answer, sizeof *answer, now_ms() + WELCOME_MS, passed);
+    const char *trouble = passing_read(socket, answer, sizeof *answer, passing_now_ms() + patience_ms, passed, 2);
     if (trouble != NULL) {
         snprintf(why, why_size, "%s: no welcome from the GPU proxy: %s", path, trouble);
         return false;
@@ -258,23 +203,25 @@ struct wire *wire_greet(int socket, const char *path, const char *transport, uin
                         struct wire_welcome *welcome, char *why, size_t why_size)
 {
     struct hello_bytes hello = {.magic = WIRE_MAGIC, .protocol = WIRE_PROTOCOL, .calls = calls};
-    struct answer_bytes answer;
-    int passed = -1;
+    struct answer_bytes answer = {0};
+    int passed[2] = {-1, -1};
     struct wire *wire = NULL;
     copy_text(hello.transport, sizeof hello.transport, transport);
     /* A server that refuses at once may have closed before our hello; its reason still waits to be read. */
     (void)!send(socket, &hello, sizeof hello, MSG_NOSIGNAL);
-    if (read_answer(socket, path, &answer, &passed, why, why_size)) {
-        const struct transport *known = transport_named(transport);
+    const struct transport *known = transport_named(transport);
+    int64_t patience_ms = known != NULL && known->linked ? LINKED_WELCOME_MS : WELCOME_MS;
+    bool welcomed = read_answer(socket, path, patience_ms, &answer, passed, why, why_size);
+    struct wire_parts parts = {passed[0], passed[1], answer.doorbell};
+    if (welcomed) {
         fill_welcome(welcome, &answer);
         if (known != NULL && strcmp(answer.transport, transport) == 0)
-            wire = known->join(socket, passed, why, why_size);
+            wire = known->join(socket, &parts, why, why_size);
         else
             snprintf(why, why_size, "%s: asked for transport '%s', the GPU proxy chose '%s'", path, transport,
                      answer.transport);
     }
-    if (passed >= 0)
-        close(passed);
+    drop_parts(&parts);
     if (wire == NULL)
         close(socket);
     return wire;
@@ -285,7 +232,7 @@ struct wire *wire_connect(const char *path, const char *transport, uint64_t call
 {
     const char *wanted = transport != NULL && *transport != 0 ? transport : wire_transports[0];
     if (transport_named(wanted) == NULL) {
-        snprintf(why, why_size, "no transport '%s'; there are 'shm' and 'unix-socket'", wanted);
+        snprintf(why, why_size, "no transport '%s'; there are 'shm', 'unix-socket' and, in a Xen guest, 'xen'", wanted);
         return NULL;
     }
     int descriptor = connect_socket(path, why, why_size);

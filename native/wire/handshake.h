@@ -2,7 +2,8 @@
  *
  * hello (fixed size, client to server), then welcome or refusal (fixed size, server to client); with "shm" the welcome
  * carries the shared region's descriptor. The socket stays open afterwards: "unix-socket" talks on it, "shm" keeps it as
- * the life line by which each end notices that the other is gone.
+ * the life line by which each end notices that the other is gone. With "xen" both ends meet a link (native/link) in their own
+ * domain, which brings the region to both: the server's with the hello, the client's with the welcome.
  */
 #ifndef GPUTAX_WIRE_HANDSHAKE_H
 #define GPUTAX_WIRE_HANDSHAKE_H
@@ -18,6 +19,7 @@ enum {
     WIRE_HANDSHAKE_MS = 2000, /* a peer that sends nothing for so long is dropped */
     WIRE_NAME_MAX = 256,      /* bytes of each text below, with its final 0 */
     WIRE_TRANSPORT_NAME_MAX = 16,
+    WIRE_POD_MAX = 64,
 };
 
 /* Every transport that this build knows, NULL at the end; the first is the default. */
@@ -27,7 +29,9 @@ struct wire_peer {
     pid_t pid;
     uid_t uid;
     gid_t gid;
-    unsigned int place; /* whose socket it came through, set by a server that has several; 0: none */
+    unsigned int domain;    /* the Xen guest behind a link, as the link's own domain says; 0: none */
+    char pod[WIRE_POD_MAX]; /* the uid of the pod that this guest was made for, from the same source; "" for none */
+    unsigned int place;     /* whose socket it came through, set by a server that has several; 0: none */
 };
 
 struct wire_quotas { /* 0: no limit */

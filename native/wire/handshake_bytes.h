@@ -15,7 +15,7 @@ enum { REASON_MAX = 192 };
 struct hello_bytes {
     char magic[8];
     uint32_t protocol;
-    uint32_t unused;
+    uint32_t doorbell; /* set by a link: the port of the event channel whose descriptor comes with it; else 0 */
     uint64_t calls;
     char transport[WIRE_TRANSPORT_NAME_MAX];
     char reserved[24];
@@ -32,7 +32,8 @@ struct answer_bytes {
     char transport[WIRE_TRANSPORT_NAME_MAX];
     char backend[WIRE_NAME_MAX];
     char device[WIRE_NAME_MAX];
-    char reserved[248];
+    uint32_t doorbell; /* set by a link, as in the hello */
+    char reserved[244];
 };
 _Static_assert(sizeof(struct answer_bytes) == 1024, "the answer's size is fixed");
 

@@ -34,6 +34,7 @@ _Static_assert((int)PIECE_MOST <= (int)WIRE_BULK_CHUNK, "a piece is at most a ch
 struct shm_wire {
     struct wire wire;
     struct waiter waiter;
+    struct doorbell doorbell; /* the waiter's, of the transport "xen" */
     struct shm_region *region;
     int mapped;
     struct shm_lane *out, *in;
@@ -292,6 +293,8 @@ static void abandon(struct wire *wire)
     struct shm_wire *w = of(wire);
     if (w->waiter.lifeline >= 0)
         close(w->waiter.lifeline);
+    if (w->waiter.doorbell != NULL)
+        close(w->doorbell.descriptor);
     if (w->mapped)
         munmap(w->region, sizeof *w->region);
     free(w);
@@ -303,7 +306,7 @@ static void abandon(struct wire *wire)
 static void take_pages_back(const struct shm_wire *w)
 {
     bool is_server = w->waiter.limit_us == &w->own_limit_us;
-    if (w->mapped && is_server && !atomic_load(&w->waiter.shut))
+    if (w->mapped && is_server && w->waiter.doorbell == NULL && !atomic_load(&w->waiter.shut))
         madvise(w->region->bulk, sizeof w->region->bulk, MADV_REMOVE);
 }
 
@@ -408,6 +411,24 @@ static const struct wire_ops ops = {
     .take = take_descriptor,
 };
 
+/* No descriptor can cross from one domain to the other, so there is nothing to give or take. */
+static const struct wire_ops xen_ops = {
+    .name = "xen",
+    .send = send_message,
+    .flush = flush,
+    .receive = receive,
+    .bulk_reserve = bulk_reserve,
+    .bulk_commit = bulk_commit,
+    .bulk_peek = bulk_peek,
+    .bulk_release = bulk_release,
+    .close = close_wire,
+    .shutdown = shutdown_wire,
+    .abandon = abandon,
+    .set_spin = set_spin,
+    .wait_counts = wait_counts,
+    .gone = gone,
+};
+
 struct shm_region *shm_region_of(struct wire *wire)
 {
     return of(wire)->region;
@@ -443,4 +464,15 @@ struct wire *shm_wire(struct shm_region *region, enum shm_end end, int lifeline,
     if (end == SHM_SERVER)
         set_spin(&w->wire, spin_us);
     return &w->wire;
+}
+
+void shm_use_doorbell(struct wire *wire, const struct doorbell *doorbell)
+{
+    struct shm_wire *w = of(wire);
+    w->wire.ops = &xen_ops;
+    w->doorbell = *doorbell;
+    w->waiter.doorbell = &w->doorbell;
+    /* Two domains number their CPUs each for itself. */
+    w->waiter.my_cpu = NULL;
+    w->waiter.peers_cpu = NULL;
 }

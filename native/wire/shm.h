@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "doorbell.h"
 #include "wire.h"
 
 enum {
@@ -43,6 +44,9 @@ struct shm_region {
 /* One end over a mapped region. `lifeline` is the socket (-1: nobody is there, so nothing ever waits). The region is
  * unmapped with the wire when `mapped`. NULL without memory; then nothing was taken. */
 struct wire *shm_wire(struct shm_region *region, enum shm_end end, int lifeline, uint32_t spin_us, int mapped);
+
+/* Makes it an end of the transport "xen": it sleeps on this doorbell, which it takes, and wakes the peer by it. */
+void shm_use_doorbell(struct wire *wire, const struct doorbell *doorbell);
 
 /* For tests that play a hostile peer or look inside. */
 struct waiter;

@@ -46,7 +46,7 @@ static struct wire *end_over(int descriptor, enum shm_end end, int socket, uint3
     return wire;
 }
 
-static struct wire *serve(int socket, uint32_t spin_us, int *passed, char *why, size_t why_size)
+static struct wire *serve(int socket, uint32_t spin_us, struct wire_parts *parts, char *why, size_t why_size)
 {
     int descriptor = memfd_create("gputax-wire", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (descriptor < 0 && errno == EINVAL) /* Linux before 6.3 */
@@ -63,26 +63,72 @@ static struct wire *serve(int socket, uint32_t spin_us, int *passed, char *why, 
     if (wire == NULL)
         close(descriptor);
     else
-        *passed = descriptor;
+        parts->region = descriptor;
     return wire;
 }
 
-static struct wire *join(int socket, int passed, char *why, size_t why_size)
+/* What speaks against a region that the other side made, into `why`. Granted pages are a device's and have neither size nor
+ * seals; they stay mapped whatever their owner does. */
+static bool is_whole(int region, bool granted_too, char *why, size_t why_size)
 {
     struct stat facts;
-    if (passed < 0) {
+    if (region < 0) {
         snprintf(why, why_size, "shared memory: the proxy's welcome came without the region");
-        return NULL;
+        return false;
     }
-    if (fstat(passed, &facts) != 0)
-        return failed("fstat", why, why_size);
-    int seals = fcntl(passed, F_GET_SEALS);
-    if (facts.st_size != (off_t)sizeof(struct shm_region) || seals < 0 || (seals & SEALS) != SEALS) {
-        snprintf(why, why_size, "shared memory: the proxy's region has %lld bytes and seals %#x, not %zu and %#x",
-                 (long long)facts.st_size, (unsigned)seals, sizeof(struct shm_region), (unsigned)SEALS);
-        return NULL;
+    if (fstat(region, &facts) != 0) {
+        failed("fstat", why, why_size);
+        return false;
     }
-    return end_over(passed, SHM_CLIENT, socket, 0, why, why_size);
+    if (granted_too && S_ISCHR(facts.st_mode))
+        return true;
+    int seals = fcntl(region, F_GET_SEALS);
+    if (facts.st_size == (off_t)sizeof(struct shm_region) && seals >= 0 && (seals & SEALS) == SEALS)
+        return true;
+    snprintf(why, why_size, "shared memory: the proxy's region has %lld bytes and seals %#x, not %zu and %#x",
+             (long long)facts.st_size, (unsigned)seals, sizeof(struct shm_region), (unsigned)SEALS);
+    return false;
 }
 
-const struct transport shm_transport = {"shm", serve, join};
+static struct wire *join(int socket, struct wire_parts *parts, char *why, size_t why_size)
+{
+    if (!is_whole(parts->region, false, why, why_size))
+        return NULL;
+    return end_over(parts->region, SHM_CLIENT, socket, 0, why, why_size);
+}
+
+const struct transport shm_transport = {"shm", false, serve, join};
+
+/* The same region in memory that a link between two domains gives to both, with a doorbell in place of the futex: the
+ * transport "xen". */
+
+static struct wire *linked_end(int socket, struct wire_parts *parts, enum shm_end end, uint32_t spin_us, char *why,
+                               size_t why_size)
+{
+    if (parts->region < 0 || parts->doorbell < 0) {
+        snprintf(why, why_size, "transport 'xen': it came without granted memory and its doorbell; see docs/xen.md");
+        return NULL;
+    }
+    struct doorbell doorbell = {parts->doorbell, parts->port};
+    struct wire *wire = end_over(parts->region, end, socket, spin_us, why, why_size);
+    if (wire != NULL) {
+        shm_use_doorbell(wire, &doorbell);
+        parts->doorbell = -1;
+    }
+    return wire;
+}
+
+/* Who connects where this transport is offered is the driver domain's own link, so its memory is taken as it is. */
+static struct wire *serve_link(int socket, uint32_t spin_us, struct wire_parts *parts, char *why, size_t why_size)
+{
+    return linked_end(socket, parts, SHM_SERVER, spin_us, why, why_size);
+}
+
+static struct wire *join_link(int socket, struct wire_parts *parts, char *why, size_t why_size)
+{
+    if (parts->region >= 0 && !is_whole(parts->region, true, why, why_size))
+        return NULL;
+    return linked_end(socket, parts, SHM_CLIENT, 0, why, why_size);
+}
+
+const struct transport xen_transport = {"xen", true, serve_link, join_link};

@@ -7,7 +7,7 @@
 
 const struct transport *transport_named(const char *name)
 {
-    static const struct transport *const all[] = {&shm_transport, &unix_socket_transport};
+    static const struct transport *const all[] = {&shm_transport, &unix_socket_transport, &xen_transport};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (strcmp(all[i]->name, name) == 0)
             return all[i];
@@ -15,4 +15,4 @@ const struct transport *transport_named(const char *name)
     return NULL;
 }
 
-const char *const wire_transports[] = {"shm", "unix-socket", NULL};
+const char *const wire_transports[] = {"shm", "unix-socket", "xen", NULL};

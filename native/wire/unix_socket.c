@@ -326,17 +326,17 @@ static struct wire *over(int socket, char *why, size_t why_size)
     return &w->wire;
 }
 
-static struct wire *serve(int socket, uint32_t spin_us, int *passed, char *why, size_t why_size)
+static struct wire *serve(int socket, uint32_t spin_us, struct wire_parts *parts, char *why, size_t why_size)
 {
     (void)spin_us;
-    *passed = -1;
+    (void)parts;
     return over(socket, why, why_size);
 }
 
-static struct wire *join(int socket, int passed, char *why, size_t why_size)
+static struct wire *join(int socket, struct wire_parts *parts, char *why, size_t why_size)
 {
-    (void)passed;
+    (void)parts;
     return over(socket, why, why_size);
 }
 
-const struct transport unix_socket_transport = {"unix-socket", serve, join};
+const struct transport unix_socket_transport = {"unix-socket", false, serve, join};

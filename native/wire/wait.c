@@ -9,6 +9,10 @@
  * between 0 and futex-wake hangs up the life line, at which every sleeper looks each WAIT_LIFELINE_MS.
  * The same argument with `shut` in place of the counter holds for wait_shut.
  *
+ * With a doorbell in place of the futex S3 is a poll of its descriptor and W3 rings it. A ring stays in the descriptor until it
+ * is taken, and the sleeper takes it before it looks at the counter again, so a ring that comes before the poll is not lost
+ * either. wait_shut cannot ring this end's own bell: who calls it hangs up the life line, which the poll sees, too.
+ *
  * A hostile peer can write both bells at will. The worst are wake-ups without reason, a system call per message for its
  * own worker, and its own sleep of up to WAIT_LIFELINE_MS.
  */
@@ -55,6 +59,27 @@ static void count(_Atomic uint64_t *counter)
 static void futex_wake(_Atomic uint32_t *bell)
 {
     syscall(SYS_futex, (uint32_t *)bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void wake_peer(const struct waiter *waiter)
+{
+    if (waiter->doorbell != NULL)
+        doorbell_ring(waiter->doorbell);
+    else
+        futex_wake(waiter->peers);
+}
+
+/* Until this end is woken, or for `longest`. */
+static void sleep_for(const struct waiter *waiter, uint32_t kind, const struct timespec *longest)
+{
+    if (waiter->doorbell == NULL) {
+        syscall(SYS_futex, (uint32_t *)waiter->mine, FUTEX_WAIT, kind, longest, NULL, 0);
+        return;
+    }
+    struct pollfd lines[] = {{.fd = waiter->doorbell->descriptor, .events = POLLIN},
+                             {.fd = waiter->lifeline, .events = POLLRDHUP}};
+    if (ppoll(lines, 2, longest, NULL) > 0 && lines[0].revents != 0)
+        doorbell_take(waiter->doorbell);
 }
 
 struct wait_plan wait_choose(struct wait_habit *habit, uint64_t limit_ns)
@@ -108,7 +133,7 @@ static bool sleep_once(struct waiter *waiter, const struct wait_for *want, uint6
     if (!ends) {
         struct timespec longest = {(time_t)(longest_ns / 1000000000u), (long)(longest_ns % 1000000000u)};
         count(&waiter->sleeps);
-        syscall(SYS_futex, (uint32_t *)waiter->mine, FUTEX_WAIT, kind, &longest, NULL, 0);
+        sleep_for(waiter, kind, &longest);
         ends = wait_ready(want);
     }
     atomic_store_explicit(waiter->mine, WAIT_AWAKE, memory_order_relaxed);
@@ -196,14 +221,14 @@ void wait_wake(struct waiter *waiter, enum wait_kind kind)
     uint32_t asleep = (uint32_t)kind;
     if (atomic_load(waiter->peers) == asleep && atomic_compare_exchange_strong(waiter->peers, &asleep, WAIT_AWAKE)) {
         count(&waiter->wakes);
-        futex_wake(waiter->peers);
+        wake_peer(waiter);
     }
 }
 
 void wait_wake_any(struct waiter *waiter)
 {
     atomic_store(waiter->peers, WAIT_AWAKE);
-    futex_wake(waiter->peers);
+    wake_peer(waiter);
 }
 
 void wait_shut(struct waiter *waiter)

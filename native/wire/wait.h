@@ -1,4 +1,5 @@
-/* How one end of a shared-memory connection waits for the other: spin while that pays, then sleep on a futex.
+/* How one end of a shared-memory connection waits for the other: spin while that pays, then sleep on a futex, or on a
+ * doorbell where the peer is in another domain.
  *
  * Everything that is waited for is a counter that only the peer moves. `*counter - from >= at_least` (modulo 2^64) is
  * true for what was hoped for and also for every value that an honest peer cannot write, so that the caller gets to see
@@ -11,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "doorbell.h"
 #include "wire.h"
 
 enum {
@@ -58,6 +60,7 @@ struct waiter {
     const _Atomic uint32_t *peers_cpu; /* the same of the peer; NULL: not known */
     uint32_t told_cpu;                 /* what was last written to my_cpu */
     const _Atomic uint32_t *limit_us;  /* the server's is private, the client's is the word that the server writes */
+    const struct doorbell *doorbell;   /* NULL: a futex on the bells, both ends are on one machine */
     int lifeline;                      /* the handshake's socket; hung up when the peer is gone; -1: the peer is gone */
     uint32_t lifeline_ms;              /* WAIT_LIFELINE_MS, longer in a test that a lost wake-up must not pass */
     _Atomic bool shut;

@@ -69,6 +69,7 @@ def proxy() -> None:
         "places", "Also listen in so many directories beside the socket, each for one container. [default: none]", 0,
         least=0, most=PLACES_MOST, group=TENANTS,
     ),
+    own("xen-socket", "Also listen here for xen-link: tenants in Xen guests. [default: none]", group=TENANTS),
     own(
         "shares", "Percent of the device for places 1, 2, …: its memory, and the software device's time, e.g. 30,70.",
         metavar="LIST", group=TENANTS,

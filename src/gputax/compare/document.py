@@ -252,7 +252,8 @@ def _invalid(label: str, cell: SourceCell) -> str:
 
 def _metric(row: Row, judgement: Judgement, force: bool) -> ComparedMetric:
     base, other, compared = row.pair.base, row.pair.other, row.compared
-    shown = force or judgement.verdict != "not comparable"
+    refused = any(difference.rule.refuses for difference in row.differences)
+    shown = (force and not refused) or judgement.verdict != "not comparable"
     return ComparedMetric(
         workload=base.workload if base.workload != UNKNOWN else other.workload,
         scenario=base.scenario if base.scenario != UNKNOWN else other.scenario,

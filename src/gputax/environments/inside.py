@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from gputax.environments.bare import Bare, BareProxy
 from gputax.environments.environment import Described, Evidence
-from gputax.environments.kubernetes import cgroup_reasons, device_ids, xen_reasons
+from gputax.environments.kubernetes import cgroup_reasons, device_ids, xen_facts, xen_reasons
 from gputax.environments.process import ChildProcess
 from gputax.environments.proxy import SOCKET_VARIABLE
 from gputax.environments.runtime import SeenRuntime, hides_limits, kernel_reasons
@@ -68,6 +68,7 @@ class Inside:
             "cpu_allowance": described.cpu_allowance,
             "memory_limit_mb": described.host.get("memory_limit_mb"),
             "hypervisor_type": described.host.get("hypervisor_type"),
+            **xen_facts(described),
             "device_ids": device_ids(described),
         }
         return local.below(self._layers[-1], reasons, facts)

@@ -272,6 +272,11 @@ def xen_reasons(described: Described) -> list[str]:
     return []
 
 
+def xen_facts(described: Described) -> dict[str, Any]:
+    """Return what a Xen guest says of itself: its type, and that its hypervisor is emulated; nothing elsewhere."""
+    return {key: described.host[key] for key in ("xen_guest_type", "emulated") if described.host.get(key)}
+
+
 def pod_facts(pod: Mapping[str, Any], described: Described) -> dict[str, Any]:
     """Return the facts about the pod that are stored with every result."""
     metadata, spec, status = (pod.get(key) or {} for key in ("metadata", "spec", "status"))
@@ -294,6 +299,7 @@ def pod_facts(pod: Mapping[str, Any], described: Described) -> dict[str, Any]:
         "memory_limit_mb": host.get("memory_limit_mb"),
         "cgroup": described.cgroup,
         "hypervisor_type": host.get("hypervisor_type"),
+        **xen_facts(described),
         "device_ids": device_ids(described),
         "pid": described.pid,
         "taken_at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -64,6 +64,7 @@ class ProxyOptions:
     mode: str = ""
     places: int = 0
     shares: str = ""
+    xen_socket: str = ""
     worker_uids: str = ""
     unconfined: str = ""
 
@@ -82,6 +83,7 @@ class ProxyOptions:
             "--mode": self.mode,
             "--places": self.places,
             "--shares": self.shares,
+            "--xen-socket": self.xen_socket,
             "--worker-uids": self.worker_uids,
             "--unconfined": self.unconfined,
         }

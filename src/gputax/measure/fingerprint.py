@@ -50,4 +50,5 @@ def claim_of(workload: str, scenario: str, engine: str, facts: Mapping[str, Any]
         official=official,
         is_mlperf_model=workload_facts(workload).is_mlperf_model,
         device_name=str(facts.get("device_name") or ""),
+        emulated=facts.get("emulated") is True,
     )

@@ -92,6 +92,8 @@ class WorkerSession:
         self.facts = self.connection.call(
             "prepare", setup=there.to_dict(), stall_timeout_s=PREPARE_STALL_S, on_event=self._on_event
         )
+        if self.described.host.get("emulated"):  # so that every record, claim and comparison of it knows
+            self.facts["emulated"] = True
 
     def evidence(self) -> Evidence:
         """Return the evidence that the environment was active: the worker's report, checked against other sources."""

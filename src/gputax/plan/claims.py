@@ -39,6 +39,7 @@ def claim(
     official: bool,
     is_mlperf_model: bool,
     device_name: str = "",
+    emulated: bool = False,
 ) -> str:
     """Return the sentence that says what the number is and what it is not."""
     kind = ENGINES.get(engine)
@@ -65,4 +66,6 @@ def claim(
         parts.append("CPU number, not a GPU's")
     if device == "software":
         parts.append("a software device's number, which says nothing of a GPU's overhead")
+    if emulated:
+        parts.append("emulated hypervisor: the run proves function, its times say nothing")
     return "; ".join(parts)

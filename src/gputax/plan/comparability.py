@@ -34,6 +34,8 @@ class Rule:
     title: str
     blocks: tuple[Purpose, ...]
     advice: str = ""
+    refuses: bool = False
+    """A side for which it is true is comparable with nothing, not even with its like."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,13 @@ class Difference:
 
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "emulated",
+        "hypervisor emulated in software",
+        ("compare", "duet", "engine-b"),
+        "such a run proves function; its times say nothing",
+        refuses=True,
+    ),
     Rule("workload", "workload", ALWAYS),
     Rule("scenario", "scenario", NOT_IN_A_DUET),
     Rule("batch_size", "batch size", NOT_IN_A_DUET),
@@ -122,6 +131,7 @@ RULES: tuple[Rule, ...] = (
 FACT_FIELDS: tuple[str, ...] = (
     "workload", "device", "device_name", "engine", "engine_version", "provider", "precision", "threads", "inter_op",
     "spin", "copies", "compile", "cuda_graphs", "weights", "weights_sha256", "program_sha256", "inputs", "sample_count",
+    "emulated",
 )  # fmt: skip
 # The parts of a fingerprint that must be identical for all cells of one record.
 RESUMED_PARTS = ("host", "cpu_allowance", "gpus", "packages", "setups")
@@ -137,6 +147,9 @@ def differences(a: Conditions, b: Conditions, purpose: Purpose = "compare") -> t
     found = []
     for rule in map(_rule_at, a) if purpose == "resume" else RULES:
         left, right = a.get(rule.field), b.get(rule.field)
+        if rule.refuses and purpose != "resume" and (left is True or right is True):
+            found.append(Difference(rule, left is True, right is True, purpose))
+            continue
         if purpose == "compare" and (left is None or right is None):
             continue
         if not _same(left, right):
@@ -160,7 +173,7 @@ def unchecked(a: Conditions, b: Conditions) -> tuple[str, ...]:
     return tuple(
         rule.title
         for rule in RULES
-        if "compare" in rule.blocks and (a.get(rule.field) is None) != (b.get(rule.field) is None)
+        if "compare" in rule.blocks and not rule.refuses and (a.get(rule.field) is None) != (b.get(rule.field) is None)
     )
 
 

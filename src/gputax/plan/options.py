@@ -354,7 +354,9 @@ VARIABLE_OPTIONS: dict[str, Option] = {
             kind=bool,
         ),
         _variable("proxy-spin", "GPUTAX_PROXY_SPIN", "GPU proxy: how it waits: auto, always, never. [default: auto]"),
-        _variable("proxy-transport", "GPUTAX_PROXY_TRANSPORT", "GPU proxy: shm or unix-socket. [default: shm]"),
+        _variable(
+            "proxy-transport", "GPUTAX_PROXY_TRANSPORT", "GPU proxy: shm, unix-socket, xen in a guest. [default: shm]"
+        ),
         _variable("proxy-socket", "GPUTAX_PROXY_SOCKET", "GPU proxy: socket of a running proxy. [default: start one]"),
         _variable("native", "GPUTAX_NATIVE", "Directory of the native parts. [default: the wheel's, or native/build]"),
         _variable("models", "GPUTAX_MODELS", "Directory of model files. [default: ~/.cache/gputax/models]"),

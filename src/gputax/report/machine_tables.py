@@ -66,8 +66,10 @@ def _tenant_row(tenant: Mapping[str, Any]) -> tuple[Cell, ...]:
     calls = {str(name): int(count) for name, count in (tenant.get("calls") or {}).items() if count}
     most = sorted(calls.items(), key=lambda item: -item[1])[:MOST_CALLS]
     limit, errors = tenant.get("memory_limit_bytes"), int(tenant.get("errors") or 0)
+    guest = f", domain {tenant['domain']}" if "domain" in tenant else ""
     return (
-        *(Cell(str(tenant.get(key))) for key in ("id", "pid", "uid", "transport")),
+        *(Cell(str(tenant.get(key))) for key in ("id", "pid", "uid")),
+        Cell(f"{tenant.get('transport')}{guest}"),
         Cell(f"{int(tenant.get('memory_bytes') or 0) / MIB:,.1f}"),
         Cell(f"{int(limit) / MIB:,.0f}" if limit else "all"),
         Cell(f"{sum(calls.values()):,}"),

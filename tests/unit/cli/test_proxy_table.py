@@ -34,6 +34,10 @@ def test_a_tenant_without_limit_or_calls() -> None:
     assert row[4:] == ("0.0", "all", "0", "0", "")
 
 
+def test_a_tenant_in_a_xen_guest_is_known_by_its_domain() -> None:
+    assert row_of({"id": 1, "pid": 2, "uid": 0, "transport": "xen", "domain": 7, "pod": "a"})[3] == "xen, domain 7"
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 140])
 def test_the_status_says_what_is_served_and_who_is_connected(width: int) -> None:
     status = {

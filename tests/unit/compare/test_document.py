@@ -81,6 +81,16 @@ def test_unequal_rates_are_not_comparable(cell: Make, source: Make, run: Make) -
     assert "--qps" in row.reason
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_an_emulated_hypervisor_shows_no_number_even_if_forced(compared: Make, both: bool) -> None:
+    emulated = {"conditions": {"emulated": True}}
+    sides = {"other": emulated, "force": True} | ({"base": emulated} if both else {})
+    for row in compared(20.0, **sides).metrics:
+        assert row.verdict == "not comparable"
+        assert "emulated in software" in row.differences[0]
+        assert (row.base_value, row.other_value, row.overhead_percent, row.ci95_percent) == (None, None, None, None)
+
+
 def test_unequal_sides_show_no_number_unless_forced(compared: Make) -> None:
     unequal = {"conditions": {"threads": 4, "engine_version": "1.30.0", "kernel": "6.2"}}
     for row in compared(20.0, other=unequal).metrics:

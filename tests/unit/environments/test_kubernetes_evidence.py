@@ -86,6 +86,13 @@ def test_only_a_xen_guest_is_one(host: dict[str, Any], guest: bool) -> None:
     assert (xen_reasons(Described({"host": host})) == []) is guest
 
 
+def test_the_facts_of_a_guest_are_with_those_of_its_pod() -> None:
+    guest = Described({"host": {"hypervisor_type": "xen", "xen_guest_type": "PV", "emulated": True}})
+    facts = pod_facts({}, guest)
+    assert (facts["hypervisor_type"], facts["xen_guest_type"], facts["emulated"]) == ("xen", "PV", True)
+    assert "emulated" not in pod_facts({}, Described({"host": {}}))
+
+
 def test_a_pod_seen_from_within_knows_itself() -> None:
     environ = {"GPUTAX_POD": "p", "GPUTAX_POD_UID": UID}
     assert inside_reasons(environ, described()) == []

@@ -43,3 +43,9 @@ def test_null_kernels_are_the_control_path_and_never_inference() -> None:
     text = claim("offline", "torch", "software", "seeded", official=False, is_mlperf_model=True, device_name=name)
     assert "null kernels" in text
     assert "not inference" in text
+
+
+def test_an_emulated_hypervisor_claims_no_time() -> None:
+    words = {"official": False, "is_mlperf_model": True}
+    assert "proves function" in claim("offline", "onnx", "cpu", "seeded", emulated=True, **words)
+    assert "emulated" not in claim("offline", "onnx", "cpu", "seeded", **words)

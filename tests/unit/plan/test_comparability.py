@@ -148,3 +148,16 @@ class TestResume:
 
     def test_what_the_earlier_version_did_not_tell_is_no_difference(self) -> None:
         assert self.changed(host={**FINGERPRINT["host"], "new": 1}, setups={"resnet50": FACTS, "bert": {}}) == ()
+
+
+@pytest.mark.parametrize("other", [{}, {"emulated": True}, {"emulated": False}])
+@pytest.mark.parametrize("purpose", ["compare", "duet", "engine-b"])
+def test_an_emulated_hypervisor_is_comparable_with_nothing(other: dict[str, Any], purpose: Purpose) -> None:
+    assert "proves function" in blocking_differences({"emulated": True}, other, purpose)[0]
+    assert "proves function" in blocking_differences(other, {"emulated": True}, purpose)[0]
+    assert unchecked({"emulated": True}, {}) == ()
+
+
+def test_the_fact_that_it_is_emulated_is_a_condition() -> None:
+    assert conditions_of_facts({**FACTS, "emulated": True})["emulated"] is True
+    assert "emulated" not in conditions_of_facts(FACTS)

@@ -160,7 +160,21 @@ def _hypervisor(root: Path, cpuinfo: Mapping[str, str]) -> dict[str, Any]:
         # dom0 has `control_d` here, a guest nothing; only if xenfs is mounted.
         "xen_capabilities": read_text(root / "proc/xen/capabilities"),
         "machine": " ".join(name for name in names if name) or None,
+        **_xen(root, kind, cpuinfo.get("model name", "")),
     }
+
+
+# The processors that QEMU invents. A hypervisor on one of them is emulated, or nested in a machine that hides its
+# processor: its times say nothing in either case.
+_INVENTED_CPU = re.compile(r"\bQEMU (?:Virtual|TCG) CPU\b")
+
+
+def _xen(root: Path, kind: str | None, cpu_model: str) -> dict[str, Any]:
+    """Return what a Xen guest says of itself; nothing elsewhere."""
+    if kind != "xen":
+        return {}
+    facts: dict[str, Any] = {"xen_guest_type": read_text(root / "sys/hypervisor/guest_type")}
+    return facts | ({"emulated": True} if _INVENTED_CPU.search(cpu_model) else {})
 
 
 def _load(root: Path) -> dict[str, float | None]:

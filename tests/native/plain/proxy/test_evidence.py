@@ -53,7 +53,7 @@ def test_both_sides_count_the_same_calls(nursery: Any, transport: str) -> None:
     assert account["wait_policy"] == status["wait_policy"] == "sleep"
     assert tenant["pid"] == client.pid
     assert 20000 < tenant["memory_bytes"] < 80000  # the allocation; beside it the context and the module
-    assert status["transports"] == ["shm", "unix-socket"]
+    assert status["transports"] == ["shm", "unix-socket", "xen"]
     client.communicate("\n", timeout=20)
     ended = proxy.wait_for(lambda document: not document["tenants"])
     assert ended["ended_tenants"][0]["calls"] == account["calls"] == ended["totals"]["calls"]

@@ -74,6 +74,11 @@ def test_conditions_come_from_what_was_really_loaded(make_run: MakeRun) -> None:
     assert "quota_cpus" not in found
 
 
+def test_a_run_on_an_emulated_hypervisor_is_known_by_it(make_run: MakeRun) -> None:
+    fingerprint = {"setups": {"resnet50": {"engine": "onnx", "emulated": True}}}
+    assert read_source(make_run(fingerprint=fingerprint)).cells[0].conditions["emulated"] is True
+
+
 def test_a_gpu_brings_its_clocks_and_its_name_without_the_slice(make_run: MakeRun) -> None:
     gpu = {"uuid": "GPU-1", "sm_clock_max_mhz": 1590, "power_limit_w": 70.0, "mig": True, "ecc": True}
     source = read_source(

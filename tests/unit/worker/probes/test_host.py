@@ -73,6 +73,22 @@ def test_a_guest_is_known_by_the_flag_of_its_processor(plant: Plant, flags: str,
     assert (facts["hypervisor"], facts["hypervisor_type"]) == (guest, None)
 
 
+@pytest.mark.parametrize(
+    ("model", "kind", "emulated"),
+    [
+        ("QEMU Virtual CPU version 2.5+", "xen", True),
+        ("QEMU TCG CPU version 2.5+", "xen", True),
+        ("AMD EPYC 7763", "xen", None),
+        ("QEMU Virtual CPU version 2.5+", "", None),  # a machine of KVM may have this name, and is not judged by it
+    ],
+)
+def test_xen_on_an_invented_processor_is_emulated(plant: Plant, model: str, kind: str, emulated: bool | None) -> None:
+    files = {"proc/cpuinfo": f"model name : {model}\n", "sys/hypervisor/guest_type": "PV\n"}
+    facts = host_facts(plant(files | ({"sys/hypervisor/type": kind} if kind else {})))
+    assert facts.get("emulated") is emulated
+    assert facts.get("xen_guest_type") == ("PV" if kind else None)
+
+
 def test_the_memory_limit_of_v2_is_read_too(plant: Plant) -> None:
     files = {
         "proc/self/cgroup": "0::/a\n",
