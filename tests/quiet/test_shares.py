@@ -96,8 +96,13 @@ def test_places_of_the_proxy_have_their_shares_of_time_and_memory(
     monkeypatch.setenv("GPUTAX_SOFT_KERNEL_US", "1000")
     setup = Setup("micro:launch", engine="driver", device="software", sample_count=1, max_batch=1)
     record = measured(tmp_path, "proxy", setup, (0.3, 0.7))
-    for row in by_key(record).values():
-        assert value(row) == pytest.approx(row.asked, rel=0.1), row
+    # Kernels of 1 ms: the whole device is 1000 of them in a second, and alone a place has exactly its part of that.
+    rates = {cell.cell: cell.results[0].throughput_per_s for cell in record.cells if cell.tenants == 1}
+    for cell, rate in rates.items():
+        truth = 1000.0 * {"whole": 1.0, "alone1": 0.3, "alone2": 0.7}[cell.split("-")[1]]
+        assert 0.9 * truth < rate < 1.03 * truth, (cell, rate)
+    for (situation, _), row in by_key(record).items():
+        assert value(row) == pytest.approx(row.asked, rel=0.1 if situation == "alone" else 0.2), row
     for row in by_key(record, "memory").values():
         assert (row.verdict, value(row)) == ("pass", pytest.approx(row.asked, rel=0.01)), row
 
