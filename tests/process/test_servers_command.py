@@ -82,6 +82,7 @@ def test_two_servers_in_pairs_and_the_slower_one_is_found(gputax: Gputax, tmp_pa
     assert rows["latency_mean"]["base_value"] >= 5.0
     assert rows["latency_mean"]["other_value"] >= 55.0
     assert {"ttft_p50", "tpot_p50", "itl_p99"} <= set(rows)
+    assert (read_samples(tmp_path / "o/ttft-b.parquet")["ttft_ns"] >= 50_000_000).all()
     assert comparison["settings"]["token_definitions"]["clock_start"] == "sent"
     assert [side["label"] for side in comparison["sides"]] == [f"127.0.0.1:{each.port}" for each in (one, other)]
 

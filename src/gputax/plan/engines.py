@@ -126,9 +126,9 @@ SYNONYMS = {
     "pytorch": "torch",
     "cuda": "onnx:provider=cuda",
     "libcuda": "driver",
-    "vllm": "openai:URL",
-    "triton": "kserve:URL",
-    "ovms": "kserve:URL",
+    "vllm": "openai:http://127.0.0.1:8000",
+    "triton": "kserve:http://127.0.0.1:8000",
+    "ovms": "kserve:http://127.0.0.1:8000",
     "fake": "synthetic",
     "mock": "synthetic",
 }

@@ -156,6 +156,7 @@ def write_duet(
     for workload, data in rounds.parts.items():
         prefix = f"{workload.replace(':', '_')}/" if len(rounds.parts) > 1 else ""
         _write_pairs(store, prefix, data)
+        _write_tokens(store, prefix, data)
     store.write_document(comparison)
 
 
@@ -268,6 +269,23 @@ def _write_pairs(store: ResultDirectory[Comparison], prefix: str, data: DuetData
                 "latency_ns": np.rint(np.concatenate(blocks)).astype(np.int64),
             },
         )
+
+
+def _write_tokens(store: ResultDirectory[Comparison], prefix: str, data: DuetData) -> None:
+    """Write the values of each token metric, so that its overhead can be computed again too."""
+    for series in data.series[1:]:
+        for name, sides in (
+            ("a", [pair.a_series for pair in data.pairs]),
+            ("b", [pair.b_series for pair in data.pairs]),
+        ):
+            values = [side[series] for side in sides]
+            store.write_samples(
+                f"{prefix}{series}-{name}.parquet",
+                {
+                    "pair": np.repeat(np.arange(len(values)), [each.size for each in values]),
+                    f"{series}_ns": np.rint(np.concatenate(values)).astype(np.int64),
+                },
+            )
 
 
 def _counters(side: str, halves: list[Mapping[str, int]]) -> dict[str, npt.NDArray[np.int64]]:
