@@ -121,7 +121,7 @@ def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", sorted({re.sub(r"\b[AB]\b", "bare", each) for each in documented("gputax")}))
 def test_gputax_commands_are_understood(command: str, gputax: Gputax, baseline: Path, tmp_path: Path) -> None:
     words = shlex.split(command)[1:]
-    if len(words) == 1 and words[0] in ("demo", "duet", "compare", "report", "exec", "proxy"):
+    if len(words) == 1 and words[0] in ("demo", "duet", "accuracy", "compare", "report", "exec", "proxy"):
         assert gputax(*words, "--help").returncode == 0
         return
     if any("://127.0.0.1" in word for word in words) and words[0] in ("run", "duet", "share"):
