@@ -39,15 +39,15 @@ def up(gpus: int = 4) -> tuple[Layout, Timings]:
     _check_host(layout)
     binaries = kubernetes_directory()
     timings = Timings()
-    for directory in (layout.root, layout.configuration / "cni", layout.logs, layout.processes):
+    for directory in (layout.root, layout.configuration / "cni", layout.cdi, layout.logs, layout.processes):
         directory.mkdir(parents=True, exist_ok=True)
     host.remember(layout)
     try:
         with timings.part("certificates"):
             host.make_node_bridge()
             certificates.make_certificates(layout.certificates)
-            _write_configuration(layout)
-        commands = daemons(layout, binaries, program("etcd"), program("containerd"))
+            _write_configuration(layout, binaries)
+        commands = daemons(layout, binaries, program("etcd"))
         with timings.part("apiserver"):
             for name in ("etcd", "containerd", "kube-apiserver"):
                 start(layout, name, commands[name])
@@ -144,14 +144,14 @@ def _check_host(layout: Layout) -> None:
         raise ClusterError(f"another kubelet or the rest of one is on this host: {', '.join(found)}")
 
 
-def _write_configuration(layout: Layout) -> None:
+def _write_configuration(layout: Layout, binaries: Path) -> None:
     directory, runc = layout.configuration, program("runc")
     for identity in ("admin", "kubelet", "controller-manager", "scheduler"):
         path = layout.kubeconfig(identity)
         path.touch(mode=0o600)
         path.write_text(configuration.kubeconfig(layout.certificates, identity))
     (directory / "kubelet.json").write_text(configuration.kubelet(layout))
-    (directory / "containerd.toml").write_text(configuration.containerd(layout, runc))
+    (directory / "containerd.toml").write_text(configuration.containerd(layout, binaries, runc))
     (directory / "audit.json").write_text(configuration.audit_policy())
     (directory / "cni/10-gputax.conflist").write_text(configuration.pod_network(layout))
     (directory / "resolv.conf").write_text("nameserver 127.0.0.1\n")

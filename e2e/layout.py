@@ -80,6 +80,11 @@ class Layout:
         return self.root / "containerd.sock"
 
     @property
+    def cdi(self) -> Path:
+        """Return the directory of device descriptions (CDI) that containerd reads."""
+        return self.root / "cdi"
+
+    @property
     def audit_log(self) -> Path:
         """Return the API server's record of every call from outside the control plane."""
         return self.logs / "audit.jsonl"
