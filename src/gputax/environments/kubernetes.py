@@ -135,7 +135,10 @@ class Kubernetes:
         return Size(options.cpus or local_cpus(), options.memory, gpus)
 
     def _variables(self) -> dict[str, str]:
-        return {**NATIVE_VARIABLES, **driver_variables(self._driver, self.plan().size.gpus)}
+        return self._variables_for(self.plan().size.gpus)
+
+    def _variables_for(self, gpus: int) -> dict[str, str]:
+        return {**NATIVE_VARIABLES, **driver_variables(self._driver, gpus)}
 
 
 def size_reasons(described: Described, size: Size) -> list[str]:
