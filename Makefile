@@ -9,6 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 .PHONY: help run test test-all test-slow test-simulations test-quiet setup-tests e2e-prepare
 .PHONY: wheel sbom test-xen fuzz lint format-c e2e e2e-frameworks bench native test-torch test-frameworks setup-frameworks pins generated schema manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
+.PHONY: install-nvidia-dra-driver
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
 help:  ## show these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 32
@@ -96,6 +97,7 @@ schema: generated  ## the same as `make generated`, under its older name
 manifests: $(VENV)/.installed  ## regenerate the YAML files of kubernetes/ from the functions that make a run's pods
 	$(BIN)/python -m gputax.kubernetes.manifests kubernetes
 	$(BIN)/python -m gputax.sharing.kubernetes.manifests kubernetes
+	$(BIN)/python -m gputax.sharing.dra.manifests kubernetes
 
 pins: $(VENV)/.installed-dev  ## resolve requirements/*.in again, with hashes and without an index
 	$(PIP) install uv
@@ -106,7 +108,7 @@ clean:  ## remove the environments and caches
 	rm -rf .venv .venv-torch .venv-frameworks .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist native/build
 
 # Sharing a GPU on a cluster (docs/sharing.md). Each target says what it does and touches nothing without a cluster that answers.
-# CONTEXT=NAME of the kubeconfig; NAMESPACE and IMAGE of the tenants; FLAVOUR=gke or nos for their names; HELM_ARGS for the charts.
+# CONTEXT=NAME of the kubeconfig; NAMESPACE and IMAGE of the tenants; FLAVOUR=gke or nos for their names, dra for make install; HELM_ARGS for the charts.
 CONTEXT ?=
 NAMESPACE ?= gputax
 IMAGE ?=
@@ -116,11 +118,14 @@ CERT_MANAGER := v1.21.2
 KUBE_PROMETHEUS := v0.18.0
 DEVICE_PLUGIN := 0.20.0
 GPU_OPERATOR := v26.7.0
+DRA_DRIVER := 0.5.0
 KUBECTL := kubectl$(if $(CONTEXT), --context $(CONTEXT))
 HELM := helm$(if $(CONTEXT), --kube-context $(CONTEXT))
 IN_CONTEXT := $(if $(CONTEXT),CONTEXT=$(CONTEXT) )
 PREFLIGHT := $(IN_CONTEXT)kubernetes/preflight.sh
 FLAVOURS := device-plugin operator gke nos
+BY_CLAIM := $(filter dra,$(FLAVOUR))
+comma := ,
 KNOWN_FLAVOUR = $(if $(filter-out $(FLAVOURS),$(FLAVOUR)),$(error FLAVOUR=$(FLAVOUR) is unknown. Next: one of $(FLAVOURS)))
 # The overlay of a technique: the flavour's own where its names differ, and a layer over it for another namespace or image.
 OVERLAY = $(KNOWN_FLAVOUR)$(firstword $(if $(FLAVOUR),$(wildcard kubernetes/sharing/overlays/$(FLAVOUR)-$(1))) kubernetes/sharing/overlays/$(1))
@@ -128,12 +133,12 @@ AS_IS = $(and $(filter gputax,$(NAMESPACE)),$(if $(IMAGE),,yes))
 LAYER = $(if $(AS_IS),,@kubernetes/layer.sh $(1) '$(NAMESPACE)' '$(2)')
 LAYERED = $(if $(AS_IS),,build/)$(1)
 
-install: check-install install-cert-manager install-kube-prometheus install-gpu-operator  ## on a cluster: cert-manager, kube-prometheus, the GPU operator with the device plugin; pinned
-	@echo "Next: gputax share --env k8s, or by hand: make deploy-ts"
+install: check-install install-cert-manager install-kube-prometheus $(if $(BY_CLAIM),install-nvidia-dra-driver,install-gpu-operator)  ## on a cluster: cert-manager, kube-prometheus, the GPU operator with the device plugin (FLAVOUR=dra: the DRA driver instead); pinned
+	@echo "Next: gputax share --env k8s$(if $(BY_CLAIM), --sharing-flavour dra$(comma) after kubectl apply -k kubernetes/access-dra,$(comma) or by hand: make deploy-ts)"
 
 check-install:
 	@$(PREFLIGHT) kubectl helm curl tar
-	@$(IN_CONTEXT)kubernetes/one-plugin.sh operator
+	@$(IN_CONTEXT)kubernetes/one-plugin.sh $(if $(BY_CLAIM),dra,operator)
 
 install-cert-manager:  ## cert-manager alone
 	@$(PREFLIGHT) kubectl
@@ -173,6 +178,15 @@ install-nvidia-device-plugin:  ## instead of the operator, where driver and runt
 	$(KUBECTL) -n nvidia-device-plugin apply -k kubernetes/sharing/device-plugin
 	$(HELM) upgrade --install nvidia-device-plugin nvidia-device-plugin --repo https://nvidia.github.io/k8s-device-plugin \
 	  --version $(DEVICE_PLUGIN) --namespace nvidia-device-plugin --values kubernetes/sharing/values/nvidia-device-plugin.yaml \
+	  --wait --timeout 10m $(HELM_ARGS)
+
+install-nvidia-dra-driver:  ## instead of the device plugin, on Kubernetes 1.34 or newer: NVIDIA's DRA driver, with its gates for time slices and MPS
+	@$(PREFLIGHT) kubectl helm
+	@$(IN_CONTEXT)kubernetes/one-plugin.sh dra
+	@echo "Installs NVIDIA's DRA driver $(DRA_DRIVER) into the namespace dra-driver-nvidia-gpu"
+	$(call PRIVILEGED,dra-driver-nvidia-gpu)
+	$(HELM) upgrade --install dra-driver-nvidia-gpu dra-driver-nvidia-gpu --repo https://helm.ngc.nvidia.com/nvidia \
+	  --version $(DRA_DRIVER) --namespace dra-driver-nvidia-gpu --values kubernetes/sharing/values/nvidia-dra-driver.yaml \
 	  --wait --timeout 10m $(HELM_ARGS)
 
 deploy-ts:  ## one tenant under time-slicing; scale it with kubectl

@@ -1,4 +1,4 @@
-"""The cluster's API for the lane's own parts: four requests over the standard library, no client to wait for."""
+"""The cluster's API for the lane's own parts: a few requests over the standard library, no client to wait for."""
 
 from __future__ import annotations
 
@@ -36,6 +36,19 @@ class Api:
         """Merge a change into an object."""
         return self._call("PATCH", path, change)
 
+    def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Create an object or make it as the manifest says."""
+        query = "?fieldManager=gputax-e2e&force=true"
+        return self._call("PATCH", path + query, manifest, "application/apply-patch+yaml")
+
+    def delete(self, path: str) -> None:
+        """Delete an object, if it is there."""
+        try:
+            self._call("DELETE", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
     def watch(self, path: str, seconds: int = 300) -> Iterator[dict[str, Any]]:
         """Give each event of a watch (`path` ends with its query) until the server ends it after so long."""
         connection = self._connection(seconds + 5)
@@ -51,10 +64,12 @@ class Api:
         finally:
             connection.close()
 
-    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _call(
+        self, method: str, path: str, body: dict[str, Any] | None = None, kind: str = "application/merge-patch+json"
+    ) -> dict[str, Any]:
         connection = self._connection(self._timeout_s)
         try:
-            headers = {"Content-Type": "application/merge-patch+json"}
+            headers = {"Content-Type": kind}
             connection.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
             answer = connection.getresponse()
             text = answer.read().decode(errors="replace")

@@ -24,7 +24,7 @@ from e2e.timings import Timings
 
 # The API server before etcd: with etcd gone it hangs in its shutdown and keeps its port for many seconds.
 START_ORDER = ("etcd", "containerd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
-STOP_FIRST = ("prometheus", "device-plugin", "kubelet")
+STOP_FIRST = ("prometheus", "device-plugin", "dra-driver", "kubelet")
 STOP_LAST = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
 
 
@@ -39,15 +39,15 @@ def up(gpus: int = 4) -> tuple[Layout, Timings]:
     _check_host(layout)
     binaries = kubernetes_directory()
     timings = Timings()
-    for directory in (layout.root, layout.configuration / "cni", layout.logs, layout.processes):
+    for directory in (layout.root, layout.configuration / "cni", layout.cdi, layout.logs, layout.processes):
         directory.mkdir(parents=True, exist_ok=True)
     host.remember(layout)
     try:
         with timings.part("certificates"):
             host.make_node_bridge()
             certificates.make_certificates(layout.certificates)
-            _write_configuration(layout)
-        commands = daemons(layout, binaries, program("etcd"), program("containerd"))
+            _write_configuration(layout, binaries)
+        commands = daemons(layout, binaries, program("etcd"))
         with timings.part("apiserver"):
             for name in ("etcd", "containerd", "kube-apiserver"):
                 start(layout, name, commands[name])
@@ -62,6 +62,7 @@ def up(gpus: int = 4) -> tuple[Layout, Timings]:
             wait_until("the node is Ready", lambda: node_is_ready(layout), layout, "kubelet")
         with timings.part("GPUs"):
             start(layout, "device-plugin", _device_plugin(layout, gpus))
+            start(layout, "dra-driver", _dra_driver(layout, gpus))
             wait_until(f"{gpus} GPUs", lambda: allocatable_gpus(layout) == gpus, layout, "device-plugin")
     except BaseException:
         kept = Path(f"{layout.root}.failed-logs")
@@ -144,19 +145,20 @@ def _check_host(layout: Layout) -> None:
         raise ClusterError(f"another kubelet or the rest of one is on this host: {', '.join(found)}")
 
 
-def _write_configuration(layout: Layout) -> None:
+def _write_configuration(layout: Layout, binaries: Path) -> None:
     directory, runc = layout.configuration, program("runc")
     for identity in ("admin", "kubelet", "controller-manager", "scheduler"):
         path = layout.kubeconfig(identity)
         path.touch(mode=0o600)
         path.write_text(configuration.kubeconfig(layout.certificates, identity))
     (directory / "kubelet.json").write_text(configuration.kubelet(layout))
-    (directory / "containerd.toml").write_text(configuration.containerd(layout, runc))
+    (directory / "containerd.toml").write_text(configuration.containerd(layout, binaries, runc))
     (directory / "audit.json").write_text(configuration.audit_policy())
     (directory / "cni/10-gputax.conflist").write_text(configuration.pod_network(layout))
     (directory / "resolv.conf").write_text("nameserver 127.0.0.1\n")
     layout.unhealthy_devices.touch()
     layout.plugin_switches.touch()
+    layout.dra_switches.touch()
     layout.runtime_calls.touch()
     for name in STAND_IN_RUNTIMES:
         (directory / name).write_text(configuration.stand_in_runtime(layout, name, runc))
@@ -168,6 +170,19 @@ def _device_plugin(layout: Layout, gpus: int) -> list[str | Path]:
     files: list[str | Path] = ["--unhealthy-file", layout.unhealthy_devices, "--switch-file", layout.plugin_switches]
     follow: list[str | Path] = ["--certificates", layout.certificates, "--mps-root", layout.mps]
     return [*module, "--devices", str(gpus), *files, *follow]
+
+
+def _dra_driver(layout: Layout, gpus: int) -> list[str | Path]:
+    places: list[str | Path] = [
+        "--registry",
+        layout.plugin_registry,
+        "--cdi",
+        layout.cdi,
+        "--mps-root",
+        layout.mps / "dra",
+    ]
+    files: list[str | Path] = ["--switch-file", layout.dra_switches, "--certificates", layout.certificates]
+    return [sys.executable, "-m", "e2e.dra_driver", "--devices", str(gpus), *places, *files]
 
 
 def _api_is_ready(layout: Layout) -> bool:

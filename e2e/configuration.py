@@ -81,14 +81,16 @@ def kubelet(layout: Layout) -> str:
     )
 
 
-def containerd(layout: Layout, runc: str) -> str:
-    """Return containerd's configuration: its own root, state and socket, runc and the stand-in runtimes."""
-    plugin = '[plugins."io.containerd.grpc.v1.cri"'
+def containerd(layout: Layout, binaries: Path, runc: str) -> str:
+    """Return containerd's configuration: its own root, state, socket and CDI files, runc and the stand-in runtimes."""
+    plugin = '[plugins."io.containerd.cri.v1.runtime"'
     handlers = {"runc": runc} | {name: str(layout.configuration / name) for name in STAND_IN_RUNTIMES}
+    # The shim by its path: containerd looks on PATH first, and Debian's own there is of another version.
     runtimes = "".join(
         f"""
 {plugin}.containerd.runtimes.{name}]
 runtime_type = "io.containerd.runc.v2"
+runtime_path = "{binaries}/containerd-shim-runc-v2"
 {plugin}.containerd.runtimes.{name}.options]
 BinaryName = "{binary}"
 Root = "{layout.root}/runc"
@@ -97,19 +99,24 @@ SystemdCgroup = false
         for name, binary in handlers.items()
     )
     # restrict_oom_score_adj: without CAP_SYS_RESOURCE every pod would fail with "can't get final child's PID".
-    return f"""version = 2
+    return f"""version = 3
 root = "{layout.root}/containerd"
 state = "{layout.root}/containerd-state"
 [grpc]
 address = "{layout.containerd_socket}"
 [plugins."io.containerd.internal.v1.opt"]
 path = "{layout.root}/containerd-opt"
+[plugins."io.containerd.nri.v1.nri"]
+disable = true
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{PAUSE_IMAGE}"
 {plugin}]
-sandbox_image = "{PAUSE_IMAGE}"
 restrict_oom_score_adj = true
 netns_mounts_under_state_dir = true
+enable_cdi = true
+cdi_spec_dirs = ["{layout.cdi}"]
 {plugin}.cni]
-bin_dir = "/usr/lib/cni"
+bin_dirs = ["/usr/lib/cni"]
 conf_dir = "{layout.configuration}/cni"
 {plugin}.containerd]
 default_runtime_name = "runc"

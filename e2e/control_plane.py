@@ -20,7 +20,7 @@ GRACE_S = 20
 """How long a kubelet may be silent before its node counts as not ready: 50 s by default, and a busy one misses 10."""
 
 
-def daemons(layout: Layout, binaries: Path, etcd: str, containerd: str) -> dict[str, list[str]]:
+def daemons(layout: Layout, binaries: Path, etcd: str) -> dict[str, list[str]]:
     """Return the command of each daemon."""
     keys, files = layout.certificates, layout.configuration
     return {
@@ -35,7 +35,7 @@ def daemons(layout: Layout, binaries: Path, etcd: str, containerd: str) -> dict[
             f"--initial-cluster=e2e={ETCD_PEER_URL}",
             "--unsafe-no-fsync",
         ],
-        "containerd": [containerd, f"--config={files}/containerd.toml"],
+        "containerd": [f"{binaries}/containerd", f"--config={files}/containerd.toml"],
         "kube-apiserver": [
             f"{binaries}/kube-apiserver",
             f"--etcd-servers={ETCD_URL}",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.host import unmount_below
-from e2e.layout import PAUSE_IMAGE, PRODUCT_IMAGE, REPOSITORY, Layout, cache_directory
+from e2e.layout import PAUSE_IMAGE, PRODUCT_IMAGE, REPOSITORY, Layout, cache_directory, kubernetes_directory
 from e2e.packages import program
 from e2e.processes import ClusterError
 
@@ -75,7 +75,12 @@ FRAMEWORKS = Product(
 
 def ctr(layout: Layout, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run containerd's own client in the kubelet's namespace."""
-    command = [program("ctr"), f"--address={layout.containerd_socket}", "--namespace=k8s.io", *arguments]
+    command = [
+        kubernetes_directory() / "ctr",
+        f"--address={layout.containerd_socket}",
+        "--namespace=k8s.io",
+        *arguments,
+    ]
     return subprocess.run(command, capture_output=True, text=True)
 
 

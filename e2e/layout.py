@@ -18,7 +18,7 @@ ETCD_CLIENT_PORT, ETCD_PEER_PORT = 23790, 23800
 API_PORT = 6443
 API_URL = f"https://{NODE_ADDRESS}:{API_PORT}"
 
-LANE_PARTS = ("device-plugin", "prometheus")
+LANE_PARTS = ("device-plugin", "dra-driver", "prometheus")
 """What of the lane speaks with the API beside the cluster's own daemons."""
 
 PAUSE_IMAGE = "gputax.local/pause:e2e"
@@ -80,6 +80,11 @@ class Layout:
         return self.root / "containerd.sock"
 
     @property
+    def cdi(self) -> Path:
+        """Return the directory of device descriptions (CDI) that containerd reads."""
+        return self.root / "cdi"
+
+    @property
     def audit_log(self) -> Path:
         """Return the API server's record of every call from outside the control plane."""
         return self.logs / "audit.jsonl"
@@ -98,6 +103,16 @@ class Layout:
     def plugin_switches(self) -> Path:
         """Return the file of words that change how the device plugin behaves: `gpus=1`, `never-ready`, `spread`, ..."""
         return self.configuration / "plugin_switches"
+
+    @property
+    def dra_switches(self) -> Path:
+        """Return the file of words that change how the DRA driver behaves: `gpus=1`, `other-gpu`, ..."""
+        return self.configuration / "dra_switches"
+
+    @property
+    def plugin_registry(self) -> Path:
+        """Return where the kubelet looks for sockets of plugins that it may call."""
+        return self.root / "kubelet/plugins_registry"
 
     @property
     def mps(self) -> Path:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 PACKAGES = {  # package: what must be there
     "etcd-server": "etcd",
-    "containerd": "containerd",
     "runc": "runc",
     "containernetworking-plugins": "/usr/lib/cni/bridge",
     "buildah": "buildah",

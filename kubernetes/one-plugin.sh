@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Two device plugins on a node offer its GPUs twice. Refuses (exit code 3) to add a second one; changes nothing.
-# CONTEXT=NAME kubernetes/one-plugin.sh operator|device-plugin
+# The DRA driver is the third: it hands out the same GPUs in another way.
+# CONTEXT=NAME kubernetes/one-plugin.sh operator|device-plugin|dra
 set -euo pipefail
 wanted=$1
 kubectl=(kubectl ${CONTEXT:+--context "$CONTEXT"})
@@ -19,6 +20,11 @@ serving=$("${kubectl[@]}" get daemonsets --all-namespaces --no-headers \
   -o custom-columns=N:.metadata.namespace,D:.metadata.name,O:.metadata.ownerReferences[0].kind 2>/dev/null |
   awk '$2 ~ /nvidia-device-plugin/ && $3 == "<none>" {print $1 "/" $2; exit}' || true)
 operator=$("${kubectl[@]}" get clusterpolicies.nvidia.com -o name 2>/dev/null || true)
+# The classes come with the driver; who may not see them finds none.
+claims=$("${kubectl[@]}" get deviceclasses.resource.k8s.io gpu.nvidia.com -o name 2>/dev/null || true)
+if [ -n "$claims" ] && [ "$wanted" != dra ]; then
+  refuse "NVIDIA's DRA driver serves the GPUs here" "gputax share --env k8s --sharing-flavour dra, or remove the driver first"
+fi
 case "$wanted" in
   operator)
     if [ -n "$serving" ]; then
@@ -29,5 +35,10 @@ case "$wanted" in
     if [ -n "$operator" ]; then
       refuse "the GPU operator runs here and brings its own device plugin" "make install-gpu-operator (it updates it)"
     fi ;;
-  *) echo "operator or device-plugin, not $wanted" >&2; exit 2 ;;
+  dra)
+    if [ -n "$serving" ] || [ -n "$operator" ]; then
+      refuse "NVIDIA's device plugin runs here (${serving:-the GPU operator brings it})" \
+        "remove it first, or keep it: gputax share --env k8s works with it"
+    fi ;;
+  *) echo "operator, device-plugin or dra, not $wanted" >&2; exit 2 ;;
 esac

@@ -12,7 +12,7 @@ from gputax.environments.environment import Environment, LocalEnvironment
 from gputax.errors import unknown_name
 from gputax.plan.driver import DriverChoice
 from gputax.plan.environment import CONTAINER, K8S, SSH, EnvironmentName
-from gputax.plan.options import EnvironmentOptions
+from gputax.plan.options import DRA, EnvironmentOptions
 from gputax.plan.runtimes import NAME
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ ROWS: dict[str, Row] = {
         Row("k8s+mig", "cluster", "sharing.kubernetes.environment:KubernetesTechnique"),
     )
 }
+CLAIMED = Row("k8s", "cluster", "sharing.dra.environment:ClaimedRun")
+"""What takes the place of `k8s` and the techniques on it with --sharing-flavour dra."""
 ENVIRONMENTS = tuple(ROWS)
 LOCAL_ENVIRONMENTS = tuple(name for name, row in ROWS.items() if row.needs == "this machine")
 SHARED_PLACES = ("bare", "k8s")
@@ -149,8 +151,17 @@ def environment_named(
     elif row.needs == "options":
         environment = row.load()(name, chosen, driver)
     else:
-        environment = row.load()(name, (places or Places(chosen)).pods(chosen), chosen, driver)
+        implementation = CLAIMED.load() if _by_claim(name, chosen, driver) else row.load()
+        environment = implementation(name, (places or Places(chosen)).pods(chosen), chosen, driver)
     return environment
+
+
+def _by_claim(name: str, options: EnvironmentOptions, driver: DriverChoice | None) -> bool:
+    """Whether the pod gets its device by a ResourceClaim; without a device it names none."""
+    parsed = EnvironmentName.parse(name)
+    if options.sharing_flavour != DRA or not (parsed.sharing_layer or not parsed.added):
+        return False
+    return bool(parsed.sharing_layer) or options.gpu_count(driver.device if driver else "auto") > 0
 
 
 def local_environment(name: str, driver: DriverChoice | None = None) -> LocalEnvironment:
@@ -188,6 +199,10 @@ def shared_place(name: str, options: EnvironmentOptions, say: Say, *, proxy_memo
             from gputax.sharing.kubernetes.place import KubernetesShared
 
             _refuse_silent_cluster(options)
+            if options.sharing_flavour == DRA:
+                from gputax.sharing.dra.place import ClaimedShared
+
+                return ClaimedShared(options, say)
             return KubernetesShared(options, say)
     raise unknown_name("environment to share a device in", name, SHARED_PLACES)
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from gputax.kubernetes import manifests as kustomize
 from gputax.kubernetes.objects import Manifest, namespace
+from gputax.sharing.dra.manifests import access_dra
 from gputax.sharing.kubernetes import manifests as sharing
 from gputax.sharing.kubernetes.manifests import access_sharing
 
@@ -23,6 +24,7 @@ def sharing_overlay(client: sharing.Client) -> list[Manifest]:
 PLACES: dict[str, Callable[[], list[Manifest]]] = {
     "access": kustomize.access,
     "access-sharing": access_sharing,
+    "access-dra": access_dra,
     "base": kustomize.base,
     "overlays/baseline": kustomize.baseline,
     "overlays/gpu-proxy": kustomize.gpu_proxy,

@@ -62,7 +62,8 @@ class RealCluster:
 
     def ours(self, namespace: str = NAMESPACE) -> list[str]:
         """Return what is left of us: pods, Jobs and config maps with our label."""
-        kinds = "pods,jobs,configmaps,secrets,services,daemonsets"
+        # A cluster that was lent to us may be too old for claims.
+        kinds = "pods,jobs,configmaps,secrets,services,daemonsets" + (",resourceclaims" if self.layout else "")
         items = self.get(kinds, "-n", namespace, "-l", OURS)["items"]
         return [f"{item['kind']}/{item['metadata']['name']}" for item in items]
 

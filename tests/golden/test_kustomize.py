@@ -10,13 +10,14 @@ import yaml
 from gputax.kubernetes import manifests as kustomize
 from gputax.kubernetes.manifests import ManifestFile, patch
 from gputax.kubernetes.objects import Manifest
+from gputax.sharing.dra import manifests as claims
 from gputax.sharing.kubernetes import manifests as sharing
 from tests.builders.kustomizations import PLACES
 
 ROOT = Path(__file__).resolve().parents[2] / "kubernetes"
 
 
-GENERATED = [*kustomize.files(), *sharing.files()]
+GENERATED = [*kustomize.files(), *sharing.files(), *claims.files()]
 # No function of ours knows these: kubernetes/README.md.
 HAND_WRITTEN = {"kustomization.yaml", *(path.name for path in (ROOT / "sharing/values").iterdir())}
 

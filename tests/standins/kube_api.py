@@ -27,7 +27,14 @@ KINDS = {
     "statefulsets": "StatefulSet",
     "services": "Service",
     "persistentvolumeclaims": "PersistentVolumeClaim",
+    "resourceclaims": "ResourceClaim",
+    "resourceslices": "ResourceSlice",
+    "deviceclasses": "DeviceClass",
 }
+NO_SUCH_RESOURCE = {
+    "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound",
+    "message": "the server could not find the requested resource",
+}  # fmt: skip
 WAITING = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "nowhere/none:1"'}}
 UNSCHEDULABLE = {
     "type": "PodScheduled",
@@ -46,6 +53,8 @@ class KubeApi:
         self.behaviour = "complete"
         self.log = ""
         self.forbidden: set[str] = set()
+        self.unserved: set[str] = set()
+        """API groups that this server does not have."""
         self.namespace_goes_after_s = 0.0
         self.plays_pods = False
         """Pods that are created become ready on the node that they name."""
@@ -274,6 +283,9 @@ class KubeApi:
                 url = urlsplit(self.path)
                 api.requests.append(f"{self.command} {url.path}")
                 data = self.body()
+                if any(f"/apis/{group}/" in url.path for group in api.unserved):
+                    # In the words of a real API server, which has no object to name.
+                    return self.answer(NO_SUCH_RESOURCE, 404)
                 if f"{self.command} {url.path.rsplit('/', 1)[-1]}" in api.forbidden or url.path in api.forbidden:
                     return self.refuse(403, "Forbidden")
                 if url.path == "/version":

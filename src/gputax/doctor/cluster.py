@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gputax.doctor.claims import check_claims, claim_facts
 from gputax.doctor.finding import Finding
 from gputax.environments.image import local_cpus
 from gputax.errors import GputaxError
@@ -16,13 +17,16 @@ from gputax.kubernetes.objects import APP, VGPU_RESOURCE, Manifest
 from gputax.kubernetes.permissions import PERMISSIONS
 from gputax.kubernetes.watch import event_words, state_of
 from gputax.plan.environment import PROXY, XEN, EnvironmentName
-from gputax.plan.options import EnvironmentOptions
+from gputax.plan.options import DRA, EnvironmentOptions
 
 PLUGIN_NAMES = ("device-plugin", "nvidia-driver", "gpu-operator", "nvidia-container-toolkit", "gpu-feature-discovery")
 
 
-def inspect_cluster(context: str, namespace: str) -> dict[str, Any]:
-    """Return the facts; nearly all of them are missing if the cluster cannot be reached."""
+def inspect_cluster(context: str, namespace: str, *, claims: bool = False) -> dict[str, Any]:
+    """Return the facts; nearly all of them are missing if the cluster cannot be reached.
+
+    `claims` asks for what a pod needs that gets its device by a ResourceClaim.
+    """
     facts: dict[str, Any] = {"namespace": namespace, "problems": {}}
     try:
         cluster = Cluster(context, namespace)
@@ -48,6 +52,7 @@ def inspect_cluster(context: str, namespace: str) -> dict[str, Any]:
             "runtime classes",
             lambda: {each["metadata"]["name"]: each["handler"] for each in cluster.list("RuntimeClass")},
         )
+        facts["dra"] = asked("dra", lambda: claim_facts(cluster, claims=claims))
         facts["api_calls"] = cluster.calls
     finally:
         cluster.close()
@@ -133,6 +138,8 @@ class Wanted:
     memory: str = "4Gi"
     gpus: int = 0
     runtime_class: str = ""
+    by_claim: bool = False
+    """The device comes by a ResourceClaim (--sharing-flavour dra)."""
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -143,7 +150,8 @@ class Wanted:
 def examine_cluster(environment: str, options: EnvironmentOptions, device: str) -> tuple[dict[str, Any], list[Finding]]:
     """Return the cluster's facts and the findings for the pod described by the options."""
 
-    facts = inspect_cluster(options.context, options.namespace)
+    by_claim = options.sharing_flavour == DRA
+    facts = inspect_cluster(options.context, options.namespace, claims=by_claim)
     wanted = Wanted(
         environment,
         options.namespace,
@@ -151,6 +159,7 @@ def examine_cluster(environment: str, options: EnvironmentOptions, device: str) 
         options.memory,
         options.gpu_count(device),
         EnvironmentName.parse(environment).runtime or options.runtime_class,
+        by_claim,
     )
     return facts, diagnose_cluster(facts, wanted)
 
@@ -170,7 +179,7 @@ def check_version(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
     detail = f"{facts.get('server')}, context {facts.get('context')}"
     numbers = tuple(int(part) for part in str(facts.get("version")).lstrip("v").split(".")[:2] if part.isdigit())
     if len(numbers) == 2 and numbers < OLDEST_VERSION:
-        return [Finding("warn", title, detail, "gputax was run on Kubernetes 1.20 to 1.34 only.", "kubectl version")]
+        return [Finding("warn", title, detail, "gputax was run on Kubernetes 1.20 to 1.36 only.", "kubectl version")]
     return [Finding("ok", title, detail)]
 
 
@@ -248,7 +257,7 @@ def check_nodes(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
 def check_gpus(facts: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
     """Check which nodes offer GPUs, and which have GPUs that no device plugin advertises."""
     nodes = facts.get("nodes")
-    if nodes is None:
+    if nodes is None or wanted.by_claim:
         return []
     findings = []
     for node in nodes:
@@ -399,6 +408,7 @@ CHECKS: tuple[Callable[[Mapping[str, Any], Wanted], list[Finding]], ...] = (
     check_permissions,
     check_nodes,
     check_gpus,
+    lambda facts, wanted: check_claims(facts.get("dra"), (facts.get("problems") or {}).get("dra", ""), wanted.by_claim),
     check_proxy,
     check_sharing,
     check_plugins,
@@ -411,7 +421,7 @@ CHECKS: tuple[Callable[[Mapping[str, Any], Wanted], list[Finding]], ...] = (
 def _tolerated(taint: str, wanted: Wanted) -> bool:
     if taint.endswith(":PreferNoSchedule"):
         return True
-    tolerant = bool(wanted.gpus) or PROXY in wanted.layers
+    tolerant = bool(wanted.gpus) or wanted.by_claim or PROXY in wanted.layers
     return tolerant and taint.startswith(GPU_TAINT) and taint.endswith(":NoSchedule")
 
 

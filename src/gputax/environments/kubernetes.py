@@ -156,11 +156,12 @@ class Kubernetes:
         return Size(options.cpus or local_cpus(), options.memory, gpus)
 
     def _variables(self) -> dict[str, str]:
+        return self._variables_for(self.plan().size.gpus)
+
+    def _variables_for(self, gpus: int) -> dict[str, str]:
         size = self.plan().size
-        told = (
-            {TOLD_VARIABLE: f"{size.millicpus / 1000 if size.millicpus else size.cpus:g}"} if size.cpu_limited else {}
-        )
-        return {**NATIVE_VARIABLES, **told, **driver_variables(self._driver, size.gpus)}
+        told = {TOLD_VARIABLE: f"{cpus_of(size):g}"} if size.cpu_limited else {}
+        return {**NATIVE_VARIABLES, **told, **driver_variables(self._driver, gpus)}
 
 
 def runtime_class_of(name: EnvironmentName, options: EnvironmentOptions) -> str:

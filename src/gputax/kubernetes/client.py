@@ -173,6 +173,9 @@ KINDS: dict[str, str] = {
     "RoleBinding": "rbac.authorization.k8s.io/v1",
     "RuntimeClass": "node.k8s.io/v1",
     "SelfSubjectAccessReview": "authorization.k8s.io/v1",
+    "ResourceClaim": "resource.k8s.io/v1",
+    "ResourceSlice": "resource.k8s.io/v1",
+    "DeviceClass": "resource.k8s.io/v1",
 }
 
 

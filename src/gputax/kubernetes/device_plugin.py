@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,12 +72,12 @@ DEVICE_PLUGIN = {
 }
 
 
-def _message_classes() -> dict[str, Any]:
+def message_classes(package: str, messages: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
     """Return a class for each message, from a pool of our own: other packages may know the protocol too."""
     types = descriptor_pb2.FieldDescriptorProto
     scalars = {"string": types.TYPE_STRING, "bool": types.TYPE_BOOL, "int32": types.TYPE_INT32}
-    file = descriptor_pb2.FileDescriptorProto(name="device_plugin", package=VERSION, syntax="proto3")
-    for name, fields in MESSAGES.items():
+    file = descriptor_pb2.FileDescriptorProto(name=package, package=package, syntax="proto3")
+    for name, fields in messages.items():
         message = file.message_type.add(name=name)
         for number, words in enumerate(fields, start=1):
             kind, field_name = words.split()
@@ -87,13 +87,13 @@ def _message_classes() -> dict[str, Any]:
             if kind in scalars:
                 field.type = scalars[kind]
             else:
-                field.type, field.type_name = types.TYPE_MESSAGE, f".{VERSION}.{kind}"
+                field.type, field.type_name = types.TYPE_MESSAGE, f".{package}.{kind}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{VERSION}.{name}")) for name in MESSAGES}
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
 
 
-MESSAGE: dict[str, Any] = _message_classes()
+MESSAGE: dict[str, Any] = message_classes(VERSION, MESSAGES)
 
 
 def handlers(service: str, methods: dict[str, tuple[str, str]], servicer: Any) -> Any:

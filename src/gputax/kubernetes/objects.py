@@ -47,6 +47,8 @@ LIBRARY_DIRECTORY = "/var/lib/gputax-proxy"
 TENANT_LIBRARY_DIRECTORY = "/opt/gputax-vgpu"
 KUBELET_PLUGINS = "/var/lib/kubelet/device-plugins"
 """The kubelet's own place for sockets of device plugins; it is built in."""
+CLAIM_IN_POD = "gpu"
+"""The name of a ResourceClaim within a pod."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,17 @@ class Size:
         amounts |= self.further
         limits = {name: amount for name, amount in amounts.items() if name != "cpu" or self.cpu_limited}
         return {"requests": dict(amounts), "limits": limits}
+
+
+@dataclass(frozen=True)
+class PodClaim:
+    """The ResourceClaim that a pod names, by which it gets its device (dynamic resource allocation)."""
+
+    name: str
+    request: str = ""
+    """The request of the claim whose device the container gets; empty: all of them."""
+    template: bool = False
+    """`name` is a ResourceClaimTemplate: the pod gets a claim of its own."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +120,7 @@ class PodPlan:
     """Empty: the cluster's own."""
     host_ipc: bool = False
     """The pod sees the node's shared memory, which some MPS installations use to talk to their clients."""
+    claim: PodClaim | None = None
 
 
 def labels(run_id: str, role: str = "worker") -> dict[str, str]:
@@ -161,7 +175,10 @@ def pod_spec(plan: PodPlan) -> Manifest:
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [plan.node]}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         spec["affinity"] = {"nodeAffinity": required}
-    if plan.size.gpus or plan.tenant_of_proxy or plan.scheduler:
+    if plan.claim:
+        source = "resourceClaimTemplateName" if plan.claim.template else "resourceClaimName"
+        spec["resourceClaims"] = [{"name": CLAIM_IN_POD, source: plan.claim.name}]
+    if plan.size.gpus or plan.tenant_of_proxy or plan.claim or plan.scheduler:
         spec["tolerations"] = [gpu_toleration()]
     if plan.scheduler:
         spec["schedulerName"] = plan.scheduler
@@ -222,7 +239,11 @@ def _container(plan: PodPlan) -> Manifest:
 
 def _resources(plan: PodPlan) -> Manifest:
     place = {VGPU_RESOURCE: "1"} if plan.tenant_of_proxy else {}
-    return {kind: {**amounts, **place} for kind, amounts in plan.size.resources().items()}
+    resources: Manifest = {kind: {**amounts, **place} for kind, amounts in plan.size.resources().items()}
+    if plan.claim:
+        request = {"request": plan.claim.request} if plan.claim.request else {}
+        resources["claims"] = [{"name": CLAIM_IN_POD, **request}]
+    return resources
 
 
 def _ports(plan: PodPlan) -> list[Manifest]:

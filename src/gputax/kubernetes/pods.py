@@ -7,7 +7,7 @@ import datetime
 import secrets
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +44,8 @@ class RunPods:
         self._leaving: list[str] = []
         """Deleted, but perhaps still terminating: the kubelet needs a few seconds to stop a container."""
         self._files: dict[str, str] = {}
+        self.after_pods: list[Callable[[], None]] = []
+        """What is called by `close` once the pods are gone, for example to delete what they used."""
 
     def ready(self, plan: PodPlan, timeout_s: float) -> ReadyPod:
         """Return the pod of this plan: the running one, or a new one once it is ready."""
@@ -57,6 +59,10 @@ class RunPods:
         made = self._started(replace(plan, name=self._next_name(plan.role), run_id=self.run_id), timeout_s)
         self._ready[key] = made
         return made
+
+    def say(self, words: str) -> None:
+        """Tell the user."""
+        self._say(words)
 
     def death(self, name: str) -> str:
         """Return why the pod can no longer run a worker; empty if it can."""
@@ -96,6 +102,9 @@ class RunPods:
                     if not self._watch.wait_gone(name, GONE_TIMEOUT_S):
                         self._say(f"pod {name} is still being deleted: {self.cluster.kubectl('get', 'pod', name)}")
                 self._watch.close()
+            for delete in self.after_pods:
+                with contextlib.suppress(GputaxError):
+                    delete()
             self.cluster.close()
 
     def _started(self, plan: PodPlan, timeout_s: float) -> ReadyPod:

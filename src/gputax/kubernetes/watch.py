@@ -29,7 +29,7 @@ UNSCHEDULABLE_GRACE_S = 20.0
 AUTOSCALED = ("TriggeredScaleUp", "cluster-autoscaler")
 # How long a container may be creating before we read the events for the reason; an image may be large.
 CREATING_GRACE_S = 16.0
-SANDBOX = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume")
+SANDBOX = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "FailedPrepareDynamicResources")
 # How long to wait for the watch to report a new pod before asking for it.
 UNSEEN_S = 0.5
 Say = Callable[[str], None]

@@ -16,7 +16,8 @@ from gputax.plan.workloads import MICRO, WORKLOADS
 NAMESPACE = "gputax"
 IMAGE = f"gputax:{__version__}"
 PULL_POLICIES = ("IfNotPresent", "Always", "Never")
-SHARING_FLAVOURS = ("auto", "device-plugin", "operator", "gke", "nos", "hami", "volcano-vgpu", "kai")
+DRA = "dra"
+SHARING_FLAVOURS = ("auto", "device-plugin", "operator", "gke", "nos", "hami", "volcano-vgpu", "kai", DRA)
 
 # The groups of `--help-all`, in their order.
 LOAD = "Load"
@@ -103,12 +104,17 @@ class EnvironmentOptions:
         "ready-timeout", 300, "k8s: seconds to wait for a pod to be ready.", least=1, show_default=True
     )
     sharing_flavour: str = _place(
-        "sharing-flavour", SHARING_FLAVOURS[0], "k8s: who divides a GPU among tenants; auto: by the node's labels.",
+        "sharing-flavour", SHARING_FLAVOURS[0],
+        "k8s: who divides a GPU among tenants; auto: by the node's labels; dra: ResourceClaims.",
         choices=SHARING_FLAVOURS, show_default=True,
     )  # fmt: skip
     plugin_config: str = _place(
         "plugin-config", "", "k8s: NAMESPACE/NAME of the device plugin's ConfigMap. [default: found]"
     )
+    resource_claim: str = _place(
+        "resource-claim", "", "k8s, dra: a ResourceClaim of yours, or template/NAME. [default: made for the run]"
+    )
+    time_slice: str = _place("time-slice", "", "k8s, dra: Default, Short, Medium or Long. [default: not set]")
     mig_profile: str = _place("mig-profile", "", "k8s: a tenant's MIG profile, e.g. 1g.10gb. [default: by tenants]")
 
     def changed(self, words: Iterable[str]) -> EnvironmentOptions:

@@ -282,7 +282,7 @@ def mig_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str
             reasons.append(f"tenant {each.number} has the profile {', '.join(sorted(wrong))}, not {offer.profile}")
         if each.reached == "cuda" and not _parents(each):
             reasons.append(f"unknown which GPU the slice of tenant {each.number} belongs to")
-        reasons += _larger_than(each, memory_of_mb(offer.profile))
+        reasons += larger_than(each, memory_of_mb(offer.profile))
     return reasons
 
 
@@ -303,7 +303,7 @@ EXCLUSIVE, TIME_SLICING = NodeTechnique(exclusive_reasons), NodeTechnique(time_s
 MPS, MIG = NodeTechnique(mps_reasons), NodeTechnique(mig_reasons)
 
 
-def _larger_than(tenant: Seen, size_mb: float | None) -> list[str]:
+def larger_than(tenant: Seen, size_mb: float | None) -> list[str]:
     """Report a driver that shows more memory than the slice has."""
     total_mb = tenant.cuda.get("memory_total_mb")
     if tenant.reached == "cpu" or size_mb is None or (total_mb and total_mb <= CAP_TOLERANCE * size_mb):

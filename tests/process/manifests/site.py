@@ -20,6 +20,7 @@ case "$*" in
   *"get nodes"*) printf '%b' "$NODES" ;;
   *"get daemonsets"*) printf '%b' "$DAEMON_SETS" ;;
   *"get clusterpolicies"*) echo "$POLICIES" ;;
+  *"get deviceclasses"*) echo "$DEVICE_CLASSES" ;;
   *kustomize*)
     # With the path of the system, because a kubectl may itself look for others on it.
     for last; do :; done

@@ -7,11 +7,15 @@ import shutil
 from collections.abc import Callable
 
 import pytest
+import yaml
 
 from tests.process.manifests.built import OVERLAYS, REPOSITORY, built_from, one
 from tests.process.manifests.site import Site
 
-INSTALLS = ("install-cert-manager", "install-kube-prometheus", "install-gpu-operator", "install-nvidia-device-plugin")
+INSTALLS = (
+    "install-cert-manager", "install-kube-prometheus", "install-gpu-operator", "install-nvidia-device-plugin",
+    "install-nvidia-dra-driver",
+)  # fmt: skip
 DEPLOYS = ("deploy-ts", "deploy-mps", "deploy-mig", "deploy-cpu")
 OTHERS = ("deploy-monitoring", "undeploy-sharing", "port-forward-prometheus", "port-forward-grafana")
 TARGETS = ("install", *INSTALLS, *DEPLOYS, *OTHERS)
@@ -154,6 +158,19 @@ def test_install_brings_all_parts_with_pinned_versions(site: Site) -> None:
         assert line in done.stdout
 
 
+def test_install_with_the_dra_driver_brings_no_device_plugin(site: Site) -> None:
+    done = site.make("install", "FLAVOUR=dra")
+    assert done.returncode == 0, done.stderr
+    (chart,) = [call for call in site.calls() if call.startswith("helm upgrade")]
+    assert "dra-driver-nvidia-gpu --repo https://helm.ngc.nvidia.com/nvidia --version 0.5.0" in chart
+    assert "--values kubernetes/sharing/values/nvidia-dra-driver.yaml" in chart
+    assert "Installs NVIDIA's DRA driver 0.5.0" in done.stdout
+    assert "gputax share --env k8s --sharing-flavour dra" in done.stdout
+    values = yaml.safe_load((REPOSITORY / "kubernetes/sharing/values/nvidia-dra-driver.yaml").read_text())
+    assert values["featureGates"] == {"TimeSlicingSettings": True, "MPSSupport": True}
+    assert "| 0.5.0 |" in (REPOSITORY / "docs/dra.md").read_text()
+
+
 def test_the_pinned_device_plugin_is_the_one_that_deploy_brings() -> None:
     from gputax.deploy.gpu_nodes import PLUGIN_VERSION
 
@@ -198,6 +215,21 @@ def test_the_adapter_that_would_take_over_metrics_is_left_out(site: Site) -> Non
             "the GPU operator runs",
         ),
         ("install", {"DAEMON_SETS": "kube-system nvidia-device-plugin-daemonset <none>\n"}, "by itself"),
+        (
+            "install-nvidia-dra-driver",
+            {"DAEMON_SETS": "kube-system nvidia-device-plugin-daemonset <none>\n"},
+            "NVIDIA's device plugin runs here (kube-system/nvidia-device-plugin-daemonset)",
+        ),
+        (
+            "install-nvidia-dra-driver",
+            {"POLICIES": "clusterpolicy.nvidia.com/cluster-policy"},
+            "NVIDIA's device plugin runs here (the GPU operator brings it)",
+        ),
+        (
+            "install-gpu-operator",
+            {"DEVICE_CLASSES": "deviceclass.resource.k8s.io/gpu.nvidia.com"},
+            "NVIDIA's DRA driver serves the GPUs here",
+        ),
     ],
 )
 def test_a_second_device_plugin_is_refused_before_anything_is_touched(

@@ -14,13 +14,16 @@ LAYOUT = Layout(Path("/run-directory"))
 
 
 def test_containerd_keeps_its_state_in_the_run_directory_and_knows_every_stand_in_runtime() -> None:
-    parsed = tomllib.loads(configuration.containerd(LAYOUT, "/usr/sbin/runc"))
+    parsed = tomllib.loads(configuration.containerd(LAYOUT, Path("/binaries"), "/usr/sbin/runc"))
     for place in (parsed["root"], parsed["state"], parsed["grpc"]["address"]):
         assert place.startswith("/run-directory/")
-    plugin = parsed["plugins"]["io.containerd.grpc.v1.cri"]
-    assert plugin["sandbox_image"] == PAUSE_IMAGE
+    assert parsed["plugins"]["io.containerd.cri.v1.images"]["pinned_images"] == {"sandbox": PAUSE_IMAGE}
+    plugin = parsed["plugins"]["io.containerd.cri.v1.runtime"]
+    assert plugin["enable_cdi"] is True
+    assert plugin["cdi_spec_dirs"] == [str(LAYOUT.cdi)]
     runtimes = plugin["containerd"]["runtimes"]
     assert set(runtimes) == {"runc", *STAND_IN_RUNTIMES}
+    assert {each["runtime_path"] for each in runtimes.values()} == {"/binaries/containerd-shim-runc-v2"}
     for name in STAND_IN_RUNTIMES:
         assert runtimes[name]["options"]["BinaryName"] == f"/run-directory/configuration/{name}"
 
@@ -36,7 +39,7 @@ def test_the_kubelet_and_the_api_listen_on_the_bridge_alone() -> None:
     assert kubelet["address"] == NODE_ADDRESS
     assert kubelet["healthzPort"] == 0
     assert kubelet["authentication"]["anonymous"] == {"enabled": False}
-    commands = daemons(LAYOUT, Path("/binaries"), "etcd", "containerd")
+    commands = daemons(LAYOUT, Path("/binaries"), "etcd")
     assert f"--bind-address={NODE_ADDRESS}" in commands["kube-apiserver"]
     assert all("--secure-port=0" in commands[name] for name in ("kube-controller-manager", "kube-scheduler"))
     assert all("127.0.0.1" in word for word in commands["etcd"] if word.startswith("--listen"))

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gputax.kubernetes import objects
 from gputax.kubernetes.objects import (
+    PodClaim,
     PodPlan,
     Size,
     job,
@@ -148,3 +150,16 @@ def test_no_rule_says_everything_and_each_permission_has_a_reason() -> None:
     assert "*" not in str(rules())
     assert all(each.why for each in PERMISSIONS)
     assert {"pods", "pods/exec", "pods/log", "events"} == {each.resource for each in PERMISSIONS}
+
+
+def test_a_claim_takes_the_place_of_a_counted_gpu() -> None:
+    plan = PodPlan("p", "r", "i", Size(1, "1Gi"), claim=PodClaim("mine", "slice-2"))
+    spec = pod(plan)["spec"]
+    assert spec["resourceClaims"] == [{"name": "gpu", "resourceClaimName": "mine"}]
+    resources = spec["containers"][0]["resources"]
+    assert resources["claims"] == [{"name": "gpu", "request": "slice-2"}]
+    assert set(resources["limits"]) == {"cpu", "memory"}
+    assert spec["tolerations"][0]["key"] == "nvidia.com/gpu"
+    of_a_template = pod(replace(plan, claim=PodClaim("t", template=True)))["spec"]
+    assert of_a_template["resourceClaims"] == [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    assert of_a_template["containers"][0]["resources"]["claims"] == [{"name": "gpu"}]

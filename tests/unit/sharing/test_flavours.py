@@ -33,7 +33,7 @@ def offer(flavour: str, technique: str, parts: int = 7, labels: dict[str, str] |
 
 
 def test_every_flavour_that_can_be_asked_for_exists() -> None:
-    assert {"auto", *FLAVOURS} == set(SHARING_FLAVOURS)
+    assert {"auto", "dra", *FLAVOURS} == set(SHARING_FLAVOURS)
     with pytest.raises(UsageError, match="unknown sharing flavour"):
         offer("nvidia", "mps")
 
