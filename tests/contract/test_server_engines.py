@@ -111,7 +111,7 @@ def test_a_fault_of_some_requests_is_data(fault: str) -> None:
     assert "failed_requests.tsv" in log
 
 
-def test_a_kept_connection_that_closes_without_a_byte_is_tried_once_more_on_a_new_one() -> None:
+def test_a_kept_connection_that_closes_without_a_byte_is_tried_again_on_a_new_one() -> None:
     """Nobody can tell a server's idle time-out from a fault; on a new connection a close is a failure."""
     behaviour = Behaviour(fault="closes", fault_every=10)
     with ModelServer(behaviour) as server, engine_of(f"openai:{server.url},output_tokens=4") as engine:

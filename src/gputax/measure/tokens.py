@@ -52,10 +52,11 @@ def token_series(scenario: str, columns: Columns) -> dict[str, npt.NDArray[np.fl
     first, last, tokens = (columns[name] for name in REQUEST_COLUMNS)
     # A run of a batch is one row: its requests get their tokens in step, so its times are those of each of them.
     tokens = tokens // np.maximum(columns.get("samples", np.ones_like(tokens)), 1)
-    several = good & (tokens > 1) & (last > first)
+    several = good & (tokens > 1)
     return {
         TTFT: (first - columns[begin_column(scenario)])[good].astype(np.float64),
-        TPOT: (last - first)[several] / (tokens[several] - 1.0),
+        # All tokens may come in one read: that is a time of about zero, and leaving it out would be a bias.
+        TPOT: np.maximum((last - first)[several], 1) / (tokens[several] - 1.0),
         ITL: gaps_ns(columns, good),
     }
 

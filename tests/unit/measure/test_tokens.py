@@ -83,6 +83,14 @@ def test_responses_of_a_single_token_have_no_tpot() -> None:
     assert token_series("server", found)["tpot"].size == 0
 
 
+def test_tokens_that_all_came_at_once_count_with_about_no_time() -> None:
+    found = columns()
+    found["last_token_ns"] = found["first_token_ns"]
+    tpot = token_series("server", found)["tpot"]
+    assert tpot.size == 100
+    assert 0.0 < tpot.max() < 1.0
+
+
 def test_a_load_without_tokens_has_none() -> None:
     plain = {name: values for name, values in columns().items() if "token" not in name}
     assert token_series("server", plain) == {}

@@ -279,7 +279,7 @@ class HttpExchange:
             self._lost(connection, "")
 
     def _lost(self, connection: _Connection, why: str) -> None:
-        """A kept connection that the server had closed meanwhile is not a failure: the request goes out once more."""
+        """A kept connection that the server had closed meanwhile is not a failure: the request is sent again."""
         if connection.state == "idle":
             self._drop(connection)
             self._idle.remove(connection)
