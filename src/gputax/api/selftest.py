@@ -12,6 +12,7 @@ from gputax import __version__
 from gputax.errors import GputaxError, Interrupted, UsageError, unknown_name
 from gputax.plan.cells import StrPath, absolute, device_named
 from gputax.plan.driver import SOFTWARE_DEVICE_NAME, DriverChoice
+from gputax.plan.engines import ENGINES
 
 if TYPE_CHECKING:
     from gputax.results.documents.comparison import Comparison
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 # Each with its engine; empty for the one that needs the driver alone.
 HEADLINE_DUETS = (("micro:operation", ""), ("resnet50", ""))
-RUNTIME_DUETS = (("resnet50", "onnx"), ("resnet50", "torch"))
+RUNTIME_DUETS = tuple(("resnet50", name) for name, kind in ENGINES.items() if kind.uses_runtime)
 MEDIAN = "latency_p50"
 KERNELS_VARIABLE = "GPUTAX_SOFT_KERNELS"
 # As the README's duet: otherwise an operation of the software device is all driver, and its overhead says nothing.

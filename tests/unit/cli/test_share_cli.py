@@ -53,7 +53,12 @@ def test_behind_the_proxy_tenants_run_operations_of_the_driver() -> None:
         (["--aggressor", "compute", "--tenants", "1,5"], 2, "there are always two tenants", "drop --tenants"),
         (["--window", "soon"], 2, "--window 'soon' is not a time", "--window 10s"),
         (["--window", "-3s"], 2, "--window '-3s' is not a time", "--window 10s"),
-        (["--engine", "neighbour"], 2, "unknown engine 'neighbour'", "known: onnx, torch, tinygrad, driver, synthetic"),
+        (
+            ["--engine", "neighbour"],
+            2,
+            "unknown engine 'neighbour'",
+            "tinygrad, driver, openai, kserve, synthetic",
+        ),
         (["--prometheus", "nonsense"], 2, "'nonsense' is not an http address", "http://localhost:9090"),
         (["--prometheus", "http://host:port"], 2, "is not an http address", ""),
         (["--node", "gpu-1"], 2, "--node applies to a container or a cluster", "--env k8s"),

@@ -24,6 +24,7 @@ from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.comparison import Comparison, Resolution
 from gputax.results.documents.comparison import Side as SideRecord
 from gputax.results.store import ResultDirectory, now_text
+from gputax.text import digits
 from gputax.worker.probes.disturbance import BUSY_NEIGHBOURS, Limits
 
 
@@ -129,7 +130,7 @@ def doubt_of(a: WorkerSide, b: WorkerSide) -> str:
     for side in (a, b):
         if side.error_rate > ERROR_BOUND:
             return (
-                f"{side.spec.label}: {100.0 * side.error_rate:.2g} % of the requests failed, more than "
+                f"{side.spec.label}: {digits(100.0 * side.error_rate, 2)} % of the requests failed, more than "
                 f"{100.0 * ERROR_BOUND:g} %"
             )
         if side.disturbed:  # both sides are usually on one machine: the first is enough

@@ -191,7 +191,7 @@ def failure_notices(figures: Figures, logs: Mapping[str, str]) -> list[Notice]:
     rate = figures.failed / (figures.failed + figures.queries)
     kinds = [line.split("\t") for line in logs.get(FAILURE_LOG, "").splitlines()]
     why = "; ".join(f"{count} x {words}" for _, count, words, *_ in kinds[:3])
-    text = f"{figures.failed} of {figures.failed + figures.queries} requests failed ({100 * rate:.2g} %): {why}"
+    text = f"{figures.failed} of {figures.failed + figures.queries} requests failed ({digits(100 * rate, 2)} %): {why}"
     if rate <= ERROR_BOUND:
         return [Notice("requests-failed", text, 100 * rate)]
     return [Notice(TOO_MANY_FAILED, f"INVALID: {text}; the bound is {100 * ERROR_BOUND:g} %", 100 * rate)]

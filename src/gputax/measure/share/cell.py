@@ -358,7 +358,7 @@ def _failed_requests(released: Released) -> Iterator[Notice]:
     if failed:
         rate = failed / total
         code, mark = (TOO_MANY_FAILED, "INVALID: ") if rate > ERROR_BOUND else ("requests-failed", "")
-        yield Notice(code, f"{mark}{failed} of {total} requests failed ({100 * rate:.2g} %)", 100 * rate)
+        yield Notice(code, f"{mark}{failed} of {total} requests failed ({digits(100 * rate, 2)} %)", 100 * rate)
 
 
 def _notices(cell: ShareCell, released: Released, window: Window, proof: Proof, evidence: Evidence) -> list[Notice]:

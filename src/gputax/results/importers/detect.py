@@ -161,7 +161,6 @@ FORMATS: dict[Format, tuple[Recognises, Read]] = {
 _RUN_FILES = (
     aiperf.RECORDS_NAME, aiperf.SUMMARY_NAME, inference_perf.REQUESTS_NAME, inference_perf.SUMMARY_NAME,
     guidellm.FILE_NAME, f"performance/{mlperf_endpoints.SUMMARY_NAME}", mlperf_endpoints.SUMMARY_NAME,
-    mlperf_endpoints.EVENTS_NAME,
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from gputax.measure.duet.documents import busy_hosts, doubt_of
 
 def side(environment: str, percent: float, *disturbed: str) -> Any:
     spec = SimpleNamespace(label=environment, environment=environment)
-    return SimpleNamespace(spec=spec, others_percent_of_core=percent, disturbed=disturbed)
+    return SimpleNamespace(spec=spec, others_percent_of_core=percent, disturbed=disturbed, error_rate=0.0)
 
 
 def test_a_quiet_host_is_not_worth_a_word() -> None:

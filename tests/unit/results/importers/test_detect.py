@@ -12,8 +12,8 @@ import pytest
 
 from gputax.errors import ResultsError
 from gputax.results.importers import source
-from gputax.results.importers.detect import FORMATS, SERVING, read_source
-from gputax.results.importers.source import Format
+from gputax.results.importers.detect import FORMATS, SERVING, format_of, read_source
+from gputax.results.importers.source import Format, Place
 
 MakeRun = Callable[..., Path]
 
@@ -94,6 +94,13 @@ def test_an_unreadable_name_is_an_error_and_printed_safely(tmp_path: Path) -> No
     assert raised.value.where.isprintable()
     with pytest.raises(ResultsError, match="cannot be read"):
         read_source(tmp_path / "a\0b")
+
+
+def test_our_own_events_do_not_make_a_directory_that_of_another_tool(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_text('{"event": "started", "at": "2026-11-17T15:00:00+00:00"}\n')
+    assert format_of(Place(tmp_path)) is None
+    (tmp_path / "events.jsonl").write_text('{"event_type": "issued", "timestamp_ns": 1}\n')
+    assert format_of(Place(tmp_path)) == "mlperf-endpoints"
 
 
 def test_a_file_without_read_permission(tmp_path: Path) -> None:

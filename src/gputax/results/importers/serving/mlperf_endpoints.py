@@ -23,7 +23,9 @@ _KEYS = ("n_samples_issued", "n_samples_completed", "ttft", "tpot")
 def recognises(place: Place) -> bool:
     """Whether this is the tool's report directory, or one of the two files."""
     if place.is_directory:
-        return any((place.path / name).is_file() for name in (*_SUMMARIES, EVENTS_NAME))
+        events = place.path / EVENTS_NAME  # our own runs have a file of this name too
+        by_events = events.is_file() and _is_event(first_line(Place(events)))
+        return by_events or any((place.path / name).is_file() for name in _SUMMARIES)
     if not place.looks_like_json:
         return False
     first = first_line(place)
