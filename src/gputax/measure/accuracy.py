@@ -12,6 +12,7 @@ import numpy as np
 from gputax.errors import CellError, UsageError
 from gputax.measure.session import Observation, WorkerSession
 from gputax.plan.cells import Load, Setup
+from gputax.plan.claims import computes_nothing
 from gputax.plan.notices import Notice
 from gputax.results.documents.accuracy import AccuracyRecord
 from gputax.results.documents.base import WarningRecord
@@ -37,6 +38,7 @@ def top1(data: Sequence[Mapping[str, Any]], labels: Sequence[int]) -> float:
 
 def measure_accuracy(session: WorkerSession, setup: Setup, samples: int) -> tuple[AccuracyRecord, Observation]:
     """Run the whole dataset through the prepared worker, once, and judge its answers."""
+    refuse_null_kernels(str(session.facts.get("device_name") or ""))
     load = Load("offline", batch_size=setup.max_batch, min_queries=1, accuracy_samples=samples)
     observation = session.apply(load)
     data = read_log(observation.logs.get(ACCURACY_LOG, ""), samples)
@@ -87,6 +89,16 @@ def accuracy_of(workload: str, folder: Path, data: Sequence[Mapping[str, Any]]) 
         return top1(data, [image.label for image in read_map(folder)])
     questions, features = read_features(folder)
     return mean_f1(answers_of(questions, features, responses(data)), questions)
+
+
+def refuse_null_kernels(device_name: str) -> None:
+    """Reject a device whose outputs are not answers, before LoadGen asks it for any."""
+    if computes_nothing(device_name):
+        raise UsageError(
+            "null kernels compute nothing: their outputs are never answers",
+            where=device_name,
+            next_step="measure accuracy on a device that computes, e.g. --device cpu",
+        )
 
 
 def refuse_without_accuracy(workload: str, dataset: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
 
 from gputax.errors import CellError, PreflightError, UsageError
-from gputax.measure.accuracy import read_log, refuse_without_accuracy, top1
+from gputax.measure.accuracy import measure_accuracy, read_log, refuse_without_accuracy, top1
+from gputax.plan.cells import Setup
 from gputax.worker.loads.accuracy_sut import classes, spans
 
 
@@ -53,3 +55,14 @@ def test_what_has_no_accuracy_mode_is_refused() -> None:
         refuse_without_accuracy("yolos-small", "somewhere")
     with pytest.raises(UsageError, match="needs a dataset"):
         refuse_without_accuracy("bert-large", "")
+
+
+def test_null_kernels_are_refused_before_loadgen_starts() -> None:
+    class Session:
+        facts: ClassVar = {"device_name": "gputax software device [null kernels, 10 us]"}
+
+        def apply(self, load: object) -> None:
+            raise AssertionError("LoadGen must not start")
+
+    with pytest.raises(UsageError, match="never answers"):
+        measure_accuracy(cast(Any, Session()), Setup("resnet50"), 10)
