@@ -13,7 +13,7 @@ $(BUILD)/tests/byte_digest: $(call objects,tests/byte_digest.c)
 # The fuzz target of the calls: the whole dispatcher and, as its backend, the whole software device (which needs libm, so
 # the rule is our own).
 ifdef fuzz_objects
-CALLS_FUZZED := fuzz/calls.c $(filter-out $(addprefix proxy/,main.c worker.c compiler.c compilers.c confine.c allowed.c broker.c places.c status.c spawn.c identity.c backend.c),$(sort $(wildcard proxy/*.c))) calls/ranges.c \
+CALLS_FUZZED := fuzz/calls.c $(filter-out $(addprefix proxy/,main.c worker.c compiler.c compilers.c confine.c allowed.c broker.c governor.c places.c status.c spawn.c identity.c backend.c),$(sort $(wildcard proxy/*.c))) calls/ranges.c \
     calls/image.c calls/json.c $(addprefix $(BUILD)/generated/,proxy_dispatch.c call_names.c device_procs.c fronts.c refused_calls.c) $(WIRE_SOURCES) $(DEVICE_SOURCES)
 $(BUILD)/fuzz/calls: $(call fuzz_objects,$(CALLS_FUZZED) $(FUZZ_DRIVER))
 	@mkdir -p $(@D)

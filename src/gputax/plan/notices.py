@@ -133,7 +133,7 @@ CATALOGUE: dict[str, Kind] = {
             "seeded-accuracy", "measurement", "accuracy of seeded weights",
             "Seeded weights answer at random: the figure shows that dataset, model and LoadGen work together, and "
             "nothing of the model.",
-            "Use real weights: --weights official after `gputax models fetch`, or --weights FILE.",
+            "Use real weights: --weights official after `gputax models fetch resnet50`, or --weights FILE.",
         ),
         Kind(
             "too-few-samples", "measurement", "too few samples for a percentile",
