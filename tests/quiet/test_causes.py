@@ -30,6 +30,8 @@ Inject = Callable[[int], None]
 # A few milliseconds on two threads, all of them at work: waiting threads would hide a missing CPU.
 HIDDEN, BATCH = 1024, 8
 SLOTS, SLOT = 8, Slot(runs=4, dropped=1)
+# A scheduler lets a thread that has slept run at once, whatever its weight: only in long slots does a weight count.
+LONG_SLOT = Slot(runs=24, dropped=4)
 BURN = "while True: pass"
 
 
@@ -54,7 +56,7 @@ def side(label: str, setup: Setup, inject: Inject | None) -> WorkerSide:
 
 
 def measured(
-    inject: Inject | None, beside: AbstractContextManager[None] | None = None, **changes: Any
+    inject: Inject | None, beside: AbstractContextManager[None] | None = None, slot: Slot = SLOT, **changes: Any
 ) -> tuple[SideFacts, SideFacts, Cause | None]:
     """Let an ordinary worker and an injected one take turns; return what both recorded and what explains it.
 
@@ -69,7 +71,7 @@ def measured(
         with beside or nullcontext():
             for number in range(SLOTS):
                 for each in (a, b) if number % 2 else (b, a):
-                    each.run_slot(SLOT, number)
+                    each.run_slot(slot, number)
         for each in (a, b):
             each.prove()
         facts = a.recorded("resnet50"), b.recorded("resnet50")
@@ -138,7 +140,7 @@ def test_fewer_threads_are_named() -> None:
 
 def test_a_low_priority_beside_other_work_is_named() -> None:
     lower = os.getpriority(os.PRIO_PROCESS, 0) + 9
-    a, b, cause = measured(lambda pid: os.setpriority(os.PRIO_PROCESS, pid, lower), busy_cpus())
+    a, b, cause = measured(lambda pid: os.setpriority(os.PRIO_PROCESS, pid, lower), busy_cpus(), LONG_SLOT)
     assert b.nice == lower
     assert cause is not None, (a, b)
     assert cause.code == "weight", (cause, a, b)
@@ -151,7 +153,7 @@ def test_a_light_group_beside_other_work_is_named() -> None:
     try:
         # A quota that binds nobody; the weight is what differs, while it is measured.
         group = groups.group("b", quota_of(float(os.cpu_count() or 1)))
-        a, b, cause = measured(group.add, light(group.path))
+        a, b, cause = measured(group.add, light(group.path), LONG_SLOT)
     finally:
         groups.close()
     assert (b.cpu_weight or 1.0) < 0.2
