@@ -73,9 +73,10 @@ def test_with_a_quota_the_others_load_does_not_matter(tmp_path: Path) -> None:
     # Slices of a sixth: three tenants leave half of the machine to everybody else, who must not decide this test.
     record = share(tmp_path / "o", "cpu-quota", COMPUTING, slices=6)
     one, three = rows(record)[1], rows(record)[3]
-    assert value(three, "slowdown") < 1.25
-    assert value(three, "mean_ms") / value(one, "mean_ms") > 0.8
-    assert value(three, "aggregate_per_s") > 2.4 * value(one, "aggregate_per_s"), "each has its own slice"
+    # The speed of a virtual CPU varies by a third between windows; without quotas three would be three times as slow.
+    assert value(three, "slowdown") < 1.5
+    assert value(three, "mean_ms") / value(one, "mean_ms") > 0.6
+    assert value(three, "aggregate_per_s") > 2.0 * value(one, "aggregate_per_s"), "each has its own slice"
     assert one.entitlement == three.entitlement == "1/6 of 2 cores"
     throttled = [result.evidence["throttled_periods"] for cell in record.cells for result in cell.results]
     assert min(throttled) > 0, "the quota was felt"
