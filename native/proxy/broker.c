@@ -109,7 +109,11 @@ static bool choose_users(struct policy *policy, const char **why)
 bool broker_begin(struct broker *broker, char *why, size_t why_size, int *code)
 {
     void *device;
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_mutex_init(&broker->lock, NULL);
+    pthread_cond_init(&broker->seated, &clock);
     broker->device_file = spawn_memory("gputax-device", sizeof *broker->device, &device);
     *code = 1;
     if (broker->device_file < 0 || !spawn_prepare() || pipe2(broker->life, O_CLOEXEC) != 0) {
@@ -295,6 +299,7 @@ static bool seat_tenant(struct broker *broker, struct seat *seat, struct identit
                           .begun_ns = now_ns()};
     identity->connections++;
     broker->seats_used++;
+    pthread_cond_signal(&broker->seated);
     return true;
 }
 

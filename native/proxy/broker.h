@@ -71,6 +71,7 @@ struct broker {
     int life[2]; /* the pipe by which workers see that the broker has gone */
     pthread_mutex_t
         lock; /* over all below; held only for moments. Workers are reaped under it, so a pid here is alive */
+    pthread_cond_t seated; /* a seat was taken: the governor counts again */
     struct seat seats[SEATS];
     unsigned int seats_used;
     uint64_t tenants_seen, identities_seen;

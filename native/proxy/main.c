@@ -13,6 +13,7 @@
 #include "calls/json.h"
 #include "link/name.h"
 #include "proxy/broker.h"
+#include "proxy/clock.h"
 #include "proxy/compiler.h"
 #include "proxy/confine.h"
 #include "proxy/worker.h"
@@ -252,13 +253,18 @@ static struct options parse(int count, char **arguments)
     return options;
 }
 
+/* Each turn preempts a thread that spins where there is no idle core: with 20 ms in place of 50 it was half of what did. */
 static void *govern_main(void *argument)
 {
+    const uint64_t turn_ms = 50;
     struct broker *broker = argument;
-    const struct timespec pause = {.tv_nsec = 20000000};
     while (!broker->stopping) {
         broker_govern(broker);
-        nanosleep(&pause, NULL);
+        uint64_t until = now_ns() + ms(turn_ms);
+        struct timespec at = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+        pthread_mutex_lock(&broker->lock);
+        pthread_cond_timedwait(&broker->seated, &broker->lock, &at);
+        pthread_mutex_unlock(&broker->lock);
     }
     return NULL;
 }

@@ -286,3 +286,23 @@ def test_a_worker_gains_no_privileges_and_leaves_no_dump(nursery: Any) -> None:
     limits = {line[:26].strip(): line[26:].split()[:2] for line in (worker / "limits").read_text().splitlines()}
     assert limits["Max core file size"] == ["0", "0"]
     assert limits["Max open files"] == ["64", "64"]
+
+
+def test_a_tenant_that_has_left_does_not_count_as_active(nursery: Any) -> None:
+    """Counted by its last call alone it would take the cores of the next one for 100 ms. The fastest of five counts.
+
+    Its worker, which would give the seat back, is stopped.
+    """
+    proxy = nursery.proxy()
+    waited_s = []
+    for _ in range(5):
+        tenant, number = start(nursery, STEADY, proxy)
+        worker = worker_of(proxy, number)
+        proxy.wait_for(lambda status: status["active_tenants"] == 1)
+        os.kill(worker, signal.SIGSTOP)
+        tenant.kill()
+        killed = time.monotonic()
+        proxy.wait_for(lambda status: status["active_tenants"] == 0)
+        waited_s.append(time.monotonic() - killed)
+        os.kill(worker, signal.SIGKILL)
+    assert min(waited_s) < 0.08
