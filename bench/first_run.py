@@ -1,4 +1,4 @@
-"""Load a model on the driver that this process finds; print, as JSON, the CPU seconds of its modules and first runs.
+"""Load a model on the driver that this process finds; print, as JSON, what its modules and first runs take.
 
 Compilers that the device starts are children of this process, so that their time is counted when they have ended.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import resource
 import sys
+import time
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gputax.api import own_model
@@ -20,27 +22,46 @@ from gputax.worker.workloads import load_workload
 LATER_RUNS = 3
 
 
-def cpu_s() -> float:
-    """Return the CPU time of this process and of all children that have ended."""
+@dataclass(frozen=True)
+class Spent:
+    """CPU time of this process and of all children that have ended, and time on the clock."""
+
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(self.cpu_s - other.cpu_s, self.wall_s - other.wall_s)
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.cpu_s + other.cpu_s, self.wall_s + other.wall_s)
+
+
+def spent() -> Spent:
+    """Return what was spent until now."""
     used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    return Spent(sum(each.ru_utime + each.ru_stime for each in used), time.monotonic())
+
+
+def compile_time(load: Spent, first_run: Spent, later: Spent, later_runs: int) -> Spent:
+    """Return what the first run costs beyond a later one: loading the modules, and compiling their kernels."""
+    return load + first_run - Spent(later.cpu_s / later_runs, later.wall_s / later_runs)
 
 
 class FirstRun(TinygradEngine):
     """The engine, with its first run apart from what reading a capture takes."""
 
-    first_run_s = 0.0
-    load_s = 0.0
+    first_run = Spent()
+    load = Spent()
 
     def _captured_run(self, inputs: tuple[Any, ...], count: int) -> tuple[Any, bytes | None]:
         self._time_the_loads()
         jit, kept = super()._captured_run(inputs, count)
         if kept is None:
             jit(*inputs)  # captures
-        before_s, loaded_s = cpu_s(), self.load_s
+        before, loaded = spent(), self.load
         jit(*inputs)
         self._package.device.synchronize()
-        self.first_run_s = cpu_s() - before_s - (self.load_s - loaded_s)
+        self.first_run = spent() - before - (self.load - loaded)
         return jit, kept
 
     def _time_the_loads(self) -> None:
@@ -50,9 +71,9 @@ class FirstRun(TinygradEngine):
         load = cuda.cuModuleLoadData
 
         def timed(*arguments: Any) -> Any:
-            before_s = cpu_s()
+            before = spent()
             result = load(*arguments)
-            self.load_s += cpu_s() - before_s
+            self.load += spent() - before
             return result
 
         cuda.cuModuleLoadData = timed
@@ -65,16 +86,15 @@ def measured(workload: str, model: str = "") -> dict[str, Any]:
     engine = FirstRun(request)
     area = SampleArea(engine.adapt_inputs(load_workload(workload).synthetic_inputs(4, request.seed)), 1)
     engine.load_samples(area.arrays)
-    started_s = cpu_s()
+    started = spent()
     for number in range(LATER_RUNS):
         engine.run(number, 1)
-    later_run_s = (cpu_s() - started_s) / LATER_RUNS
+    later = spent() - started
+    compiling = compile_time(engine.load, engine.first_run, later, LATER_RUNS)
     facts = engine.facts()
     engine.close()
     return {
-        "load_s": engine.load_s,
-        "first_run_s": engine.first_run_s,
-        "later_run_s": later_run_s,
+        "compile": asdict(compiling),
         "kernels": facts["captures"]["1"]["kernels"],
         "capture_from_cache": facts["kept_captures"] == [1],
     }

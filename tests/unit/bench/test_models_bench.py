@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from bench.first_run import Spent, compile_time
 from bench.goals import GOALS
-from bench.models import calls_between, compile_s, overhead_figures
+from bench.models import calls_between, overhead_figures
 from tests.builders.documents import comparison, metric
 
 
@@ -45,7 +46,8 @@ def test_calls_of_one_inference_are_answered_or_posted() -> None:
 
 
 def test_compiling_is_what_the_first_run_costs_beyond_a_later_one() -> None:
-    assert compile_s({"load_s": 0.5, "first_run_s": 14.0, "later_run_s": 0.9}) == pytest.approx(13.6)
+    found = compile_time(Spent(0.5, 0.4), Spent(14.0, 8.0), later=Spent(2.7, 1.5), later_runs=3)
+    assert (found.cpu_s, found.wall_s) == pytest.approx((13.6, 7.9))
 
 
 @pytest.mark.parametrize(

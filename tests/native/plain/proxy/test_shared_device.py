@@ -95,7 +95,8 @@ def test_kernel_time_is_that_of_one_device_and_each_tenant_gets_its_part(nursery
     done = [int(tenant.communicate(timeout=60)[0]) for tenant in tenants]
     took = time.monotonic() - begun
     assert sum(done) * 0.002 <= took, "three tenants get no more than one device has"
-    assert min(done) > 100, "750 kernels fit into the time; a fair part is 250"
+    # In parts of what was done, not of the 750 that fit into the time: on a busy machine a tenant may stand still.
+    assert min(done) > sum(done) / 6, f"{done}: a fair part is a third"
 
 
 def test_the_report_is_that_of_all_tenants(nursery: Any) -> None:
