@@ -19,6 +19,10 @@ case " $HANGS " in *" $1 "*) echo $$ > hanging; sleep 60;; esac
 case " $FAILS " in *" $1 "*) echo "why $1 failed"; exit 2;; esac
 echo "$1 ends" >> calls
 """
+# Runs pytest, among others: `ALONE_FAILS` fails what is repeated.
+PYTHON = """#!/bin/sh
+case "$*" in *--last-failed*) echo "alone $*" >> calls; [ -z "$ALONE_FAILS" ];; esac
+"""
 PROGRAMS = {"make": MAKE, "chromium": "#!/bin/sh\n", "id": "#!/bin/sh\necho 0\n"}
 
 
@@ -28,7 +32,7 @@ def copy(tmp_path: Path) -> Path:
     shutil.copy(SCRIPT, tmp_path / ".ci/run")
     for name, text in {
         **{f"bin/{name}": text for name, text in PROGRAMS.items()},
-        ".venv/bin/python": "#!/bin/sh\n",
+        ".venv/bin/python": PYTHON,
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -61,8 +65,17 @@ def test_what_fails_beside_the_tests_fails_the_whole_with_its_log(copy: Path, la
     assert not {"test-quiet begins", "e2e begins", "run begins"} & set(calls)
 
 
+@pytest.mark.parametrize("lane", ["test-slow", "test-quiet", "e2e"])
+def test_what_failed_is_repeated_alone_and_must_pass_then(copy: Path, lane: str) -> None:
+    done, calls = run(copy, FAILS=lane)
+    assert done.returncode == 0, done.stderr
+    assert len([line for line in calls if line.startswith("alone")]) == 1
+    assert f"why {lane} failed" in done.stdout
+    assert run(copy, FAILS=lane, ALONE_FAILS="yes")[0].returncode != 0
+
+
 def test_a_failed_lane_ends_what_runs_beside_it(copy: Path) -> None:
-    done, _ = run(copy, HANGS="e2e-prepare", SLOW="test-slow", FAILS="test-slow")
+    done, _ = run(copy, HANGS="e2e-prepare", SLOW="test-slow", FAILS="test-slow", ALONE_FAILS="yes")
     assert done.returncode != 0
     pid = int((copy / "hanging").read_text())
     deadline = time.monotonic() + 10
