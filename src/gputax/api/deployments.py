@@ -30,6 +30,8 @@ class Deployed:
     record: Path
     new: bool
     """False where the results of this deployment were collected before, so that nothing was done."""
+    guest_record: Path | None = None
+    """`with_xen`: the record of the Job in Xen guests."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +46,29 @@ class Removal:
     """`destroyed before`: when."""
 
 
-def deploy_plan(provider: str = "current", *, out: StrPath = OUT, **options: Any) -> Plan:
+def deploy_plan(provider: str = "current", *, out: StrPath = OUT, in_guests: bool = False, **options: Any) -> Plan:
     """Return every step, command and price of a deployment; nothing is changed and no cluster is asked.
 
     `options` are the fields of `gputax.deploy.choices.DeployRequest`, such as `suite="quick"` or `accelerator="L4"`.
+    `in_guests` is the second half of a deployment `with_xen`.
     """
-    from gputax.deploy.choices import choices_of, deploy_request
+    from gputax.deploy.choices import choices_of, deploy_request, guest_choices
     from gputax.deploy.providers import plan_of
     from gputax.deploy.state import Deployment
 
     request = deploy_request(provider, **options)
+    choices = choices_of(request, dry_run=True)
+    if in_guests:
+        out, choices = guest_results(out), guest_choices(request, choices)
     deployment = Deployment(Path(out))
     run_id = deployment.state.run_id if deployment.exists() else "dry-run"
-    return plan_of(provider, choices_of(request, dry_run=True), run_id, deployment.results)
+    return plan_of(provider, choices, run_id, deployment.results)
+
+
+def guest_results(out: StrPath) -> Path:
+    """Return where the results of the Job in Xen guests go: beside those of the baseline."""
+    path = Path(out)
+    return path.with_name(f"{path.name}-xen")
 
 
 def deploy(
@@ -72,17 +84,30 @@ def deploy(
     """Run the benchmark on a cluster and download its results; the same call resumes. On `gke` this costs money.
 
     `approve` is called with the plan before anything is changed, and refuses it by raising. `options` are those of
-    `deploy_plan`.
+    `deploy_plan`. With `with_xen` the same Job runs in Xen guests afterwards; its results go to `OUT-xen`.
     """
-    from gputax.deploy.choices import check_gke, choices_of, deploy_request
+    from gputax.deploy.choices import choices_of, deploy_request, guest_choices
+
+    request = deploy_request(provider, **options)
+    choices = choices_of(request)
+    done = _deploy(provider, Path(out), choices, rerun, idle_limit_s, approve, say)
+    if not request.with_xen:
+        return done
+    guests = guest_choices(request, choices)
+    guest = _deploy(provider, guest_results(out), guests, rerun, idle_limit_s, approve, say)
+    return Deployed(done.record, done.new or guest.new, guest.record)
+
+
+def _deploy(
+    provider: str, out: Path, choices: dict[str, Any], rerun: bool, idle_limit_s: float, approve: Approve, say: Say
+) -> Deployed:
+    from gputax.deploy.choices import check_gke
     from gputax.deploy.providers import plan_of, tools_for
     from gputax.deploy.runner import Runner
     from gputax.deploy.state import Deployment, begin_state, is_collected, record_path
     from gputax.report.deployments import write_plan
 
-    request = deploy_request(provider, **options)
-    deployment = Deployment(Path(out))
-    choices = choices_of(request)
+    deployment = Deployment(out)
     with deployment.locked():
         state = begin_state(provider, choices, deployment, idle_limit_s, rerun)
         if is_collected(deployment, state.run_id):

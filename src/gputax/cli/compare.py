@@ -145,7 +145,7 @@ def _refuse_overwriting(files: Iterable[Path], inputs: Sequence[Path], overwrite
 
 def _show(comparison: Comparison, format_name: str) -> None:
     if format_name == "table":
-        _write_table(comparison, sys.stdout)
+        write_table(comparison, sys.stdout)
     elif format_name == "json":
         click.echo(_json(comparison), nl=False)
     else:
@@ -162,7 +162,7 @@ def _write(comparison: Comparison, format_name: str, path: Path, overwrite: bool
         write_text(path, _json(comparison))
     elif format_name == "table":
         stream = io.StringIO()
-        _write_table(comparison, stream)
+        write_table(comparison, stream)
         write_text(path, stream.getvalue())
     else:
         from gputax.report.output import save_report
@@ -171,7 +171,8 @@ def _write(comparison: Comparison, format_name: str, path: Path, overwrite: bool
         save_report(report_on(comparison), _report_format(format_name), path, overwrite=overwrite)
 
 
-def _write_table(comparison: Comparison, stream: TextIO) -> None:
+def write_table(comparison: Comparison, stream: TextIO) -> None:
+    """Write a comparison as one screen."""
     from gputax.report.comparison_tables import not_judged
     from gputax.report.exporters.console_text import Screen, write_console
     from gputax.report.story import report_on

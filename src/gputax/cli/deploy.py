@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
         negation="no-device-plugin",
         group=PLACE,
     ),
+    own(
+        "with-xen", "current: then the same in Xen guests, and compare (docs/xen.md).", False, group=PLACE,
+    ),
+    own("xen-nodes", "current: nodes to label for --with-xen; a comma list.", group=PLACE),
     own("price-per-hour", "current: dollars per hour, for the cost estimate.", 0.0, least=0, group=PRICE),
     own("project", "gke: project id. [default: gcloud's setting]", short=True, group=GKE),
     own("zone", "gke: zone.", "us-central1-a", short=True, show_default=True, group=GKE),
@@ -66,24 +72,34 @@ if TYPE_CHECKING:
 @click.pass_context
 def deploy(
     context: click.Context, /, provider: str, out: str, dry_run: bool, rerun: bool, yes: bool, **chosen: Any
-) -> None:
+) -> int:
     """Run the benchmark on a Kubernetes cluster and download the results.
 
     First the plan: every command, the price per hour and the expected total. After an interrupt or a failure the same
     command goes on from there. `gputax status` shows its state, `gputax destroy` deletes it.
     """
     from gputax import api
+    from gputax.api.deployments import guest_results
 
     wanted = _wanted(context, chosen)
+    guests = {}
+    if wanted.get("with_xen"):
+        guests[guest_results(out)] = api.deploy_plan(provider, out=out, in_guests=True, **wanted)
     if dry_run:
-        _show_dry_run(api.deploy_plan(provider, out=out, **wanted), Path(out))
-        return
+        _show_dry_run({Path(out): api.deploy_plan(provider, out=out, **wanted), **guests})
+        return 0
+    asked = False
 
     def approve(plan: Plan) -> None:
+        nonlocal asked
         from gputax.deploy.state import Deployment
         from gputax.report.deployments import write_deployment_plan
 
-        write_deployment_plan(plan, Deployment(Path(out)).path, sys.stderr)
+        if asked:
+            return
+        asked = True
+        for place, each in {Path(out): plan, **guests}.items():
+            write_deployment_plan(each, Deployment(place).path, sys.stderr)
         if not yes:
             ask_consent("Carry out this plan?", "gputax deploy … --yes")
 
@@ -100,6 +116,18 @@ def deploy(
         click.echo(f"Results: {done.record}   next: gputax compare, gputax report {Path(out)}, gputax destroy")
     else:
         click.echo(f"Already collected: {done.record}. Use --rerun to repeat, gputax destroy to remove.")
+    return _compare(done.record.parent, done.guest_record.parent) if done.guest_record else 0
+
+
+def _compare(base: Path, guest: Path) -> int:
+    """Compare the Job in pods with the Job in Xen guests; the exit code is that of `gputax compare`."""
+    from gputax import api
+    from gputax.cli.compare import write_table
+    from gputax.cli.duet import exit_code
+
+    comparison = api.compare(base, guest, command=shlex.join(["gputax", "compare", str(base), str(guest)]))
+    write_table(comparison, sys.stdout)
+    return exit_code(comparison)
 
 
 def _wanted(context: click.Context, chosen: dict[str, Any]) -> dict[str, Any]:
@@ -120,16 +148,17 @@ def _wanted(context: click.Context, chosen: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _show_dry_run(plan: Plan, results: Path) -> None:
+def _show_dry_run(plans: Mapping[Path, Plan]) -> None:
     from gputax.deploy.state import Deployment
     from gputax.report.deployments import write_deployment_plan, write_plan
 
-    folder = Deployment(results).path
-    write_deployment_plan(plan, folder, sys.stdout)
-    for path in write_plan(plan, folder):
-        click.echo(f"wrote {path}", err=True)
-    if "PROJECT_ID" in plan.title:
-        click.echo("PROJECT_ID is a placeholder: set your project with --project", err=True)
+    for results, plan in plans.items():
+        folder = Deployment(results).path
+        write_deployment_plan(plan, folder, sys.stdout)
+        for path in write_plan(plan, folder):
+            click.echo(f"wrote {path}", err=True)
+        if "PROJECT_ID" in plan.title:
+            click.echo("PROJECT_ID is a placeholder: set your project with --project", err=True)
     click.echo("Nothing was touched.", err=True)
 
 

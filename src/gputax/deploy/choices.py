@@ -26,13 +26,14 @@ from gputax.deploy.providers.gke import (
 from gputax.deploy.tools import RealTools
 from gputax.errors import UsageError, unknown_name
 from gputax.plan.cells import DEVICE_SYNONYMS
+from gputax.plan.environment import K8S, XEN
 from gputax.plan.options import IMAGE, NAMESPACE
 from gputax.plan.workloads import WORKLOADS
 
 # Those that are in the image; a file of the user's is not.
 SUITES = ("quick", "standard", "mlperf")
 OPTIONS_OF = {
-    "current": ("context", "device_plugin", "price_per_hour"),
+    "current": ("context", "device_plugin", "price_per_hour", "with_xen", "xen_nodes"),
     "gke": (
         "project", "zone", "machine", "accelerator", "spot", "max_nodes", "cluster", "repository", "builder",
     ),
@@ -61,6 +62,10 @@ class DeployRequest:
     context: str = ""
     device_plugin: bool = True
     price_per_hour: float = 0.0
+    with_xen: bool = False
+    """Then the same Job in Xen guests, and a comparison of the two."""
+    xen_nodes: str = ""
+    """Nodes to label for it, with commas between them; none where the nodes have the label."""
     # For the provider `gke`.
     project: str = ""
     zone: str = "us-central1-a"
@@ -81,6 +86,8 @@ def deploy_request(provider: str = "current", **given: Any) -> DeployRequest:
         if name not in DeployRequest.__dataclass_fields__:
             raise unknown_name("option", name, DeployRequest.__dataclass_fields__)
     _refuse_options_of_others(provider, given)
+    if given.get("xen_nodes") and not given.get("with_xen"):
+        raise UsageError("--xen-nodes is for --with-xen", next_step="add --with-xen, or drop --xen-nodes")
     return DeployRequest(provider, **given)
 
 
@@ -125,6 +132,12 @@ def _current_choices(request: DeployRequest, dry_run: bool) -> dict[str, Any]:
     context, server = (request.context, "") if dry_run else _cluster_named(request.context)
     place = CurrentChoices(request.device_plugin, request.price_per_hour, context, server)
     return {"benchmark": _benchmark(request, cpus=2, memory="4Gi", image=IMAGE), "current": asdict(place)}
+
+
+def guest_choices(request: DeployRequest, choices: dict[str, Any]) -> dict[str, Any]:
+    """Return the choices of the same Job in Xen guests."""
+    benchmark = {**choices["benchmark"], "environment": f"{K8S}+{XEN}", "xen_nodes": request.xen_nodes}
+    return {**choices, "benchmark": benchmark}
 
 
 def _cluster_named(context: str) -> tuple[str, str]:

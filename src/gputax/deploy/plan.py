@@ -7,7 +7,18 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from gputax.kubernetes.objects import GPU_RESOURCE, PodPlan, Size, job, namespace, suite_words
+from gputax.kubernetes.objects import (
+    GPU_RESOURCE,
+    XEN_NODE_LABEL,
+    XEN_RUNTIME_CLASS,
+    PodPlan,
+    Size,
+    job,
+    namespace,
+    runtime_class,
+    suite_words,
+)
+from gputax.plan.environment import K8S, XEN
 
 Manifest = dict[str, Any]
 
@@ -69,7 +80,15 @@ class CollectResults:
     job: str
 
 
-Action = RunCommands | ApplyObjects | AwaitGpus | AwaitJob | CollectResults
+@dataclass(frozen=True)
+class LabelNodes:
+    """Label nodes of the cluster; with no names, some node must have the label already."""
+
+    nodes: tuple[str, ...]
+    label: str
+
+
+Action = RunCommands | ApplyObjects | AwaitGpus | AwaitJob | CollectResults | LabelNodes
 
 
 @dataclass(frozen=True)
@@ -103,6 +122,14 @@ class GpusAllocatable:
 
 
 @dataclass(frozen=True)
+class NodesLabelled:
+    """The step is done when these nodes have the label; with no names, when some node has it."""
+
+    nodes: tuple[str, ...]
+    label: str
+
+
+@dataclass(frozen=True)
 class JobSucceeded:
     """The step is done when the Job is complete."""
 
@@ -115,7 +142,7 @@ class ResultsCollected:
     """The step is done when the record of this run is in the result directory."""
 
 
-Check = Answer | FileExists | ObjectsExist | GpusAllocatable | JobSucceeded | ResultsCollected
+Check = Answer | FileExists | ObjectsExist | GpusAllocatable | NodesLabelled | JobSucceeded | ResultsCollected
 
 
 @dataclass(frozen=True)
@@ -189,6 +216,9 @@ class BenchmarkChoices:
     image: str = ""
     namespace: str = "gputax"
     deadline_s: int = 7200
+    environment: str = K8S
+    xen_nodes: str = ""
+    """Nodes to label, with commas between them."""
     # A finished Job and its log stay for a day, so that a later `gputax collect` finds them.
     ttl_s: int = 86400
 
@@ -204,15 +234,20 @@ def benchmark_steps(
     rates: tuple[str, ...] = (), within: str = "",
 ) -> tuple[Step, ...]:  # fmt: skip
     """Return the last four steps; `start_s` is a node's expected start time, `pending_s` when to give up on it."""
+    in_guest = XEN in choices.environment.split("+")
     pod = PodPlan(
         name=job_name(name),
         run_id=run_id,
         image=choices.image,
-        size=Size(choices.cpus, choices.memory, choices.gpus),
+        # A guest has no GPU: dom0 keeps it, and libvgpu in the guest talks to the proxy there.
+        size=Size(choices.cpus, choices.memory, 0 if in_guest else choices.gpus),
         namespace=choices.namespace,
         role="benchmark",
+        runtime_class=XEN_RUNTIME_CLASS if in_guest else "",
     )
-    words = suite_words(choices.suite, "--workload", choices.workload, "--device", choices.device)
+    words = suite_words(
+        choices.suite, "--workload", choices.workload, "--device", choices.device, environment=choices.environment
+    )
     manifest = job(pod, words, deadline_s=choices.deadline_s, ttl_s=choices.ttl_s)
     run_s = EXPECTED_S.get(choices.suite, 600.0)
     where = (choices.namespace, pod.name)
@@ -243,6 +278,27 @@ def benchmark_steps(
             within=within,
         ),
         Step("collect", "Results collection", CollectResults(*where), ResultsCollected(), expected_s=5),
+    )
+
+
+def guest_steps(choices: BenchmarkChoices) -> tuple[Step, ...]:
+    """Return what pods in Xen guests need of the cluster: nodes with the label, and the RuntimeClass."""
+    nodes = tuple(name.strip() for name in choices.xen_nodes.split(",") if name.strip())
+    return (
+        Step(
+            "xen-nodes",
+            f"Xen nodes ({XEN_NODE_LABEL}=true)",
+            LabelNodes(nodes, XEN_NODE_LABEL),
+            NodesLabelled(nodes, XEN_NODE_LABEL),
+            expected_s=2,
+        ),
+        Step(
+            "runtime-class",
+            f"RuntimeClass {XEN_RUNTIME_CLASS}",
+            ApplyObjects("15-runtime-class.yaml", (runtime_class(),)),
+            ObjectsExist(),
+            expected_s=2,
+        ),
     )
 
 

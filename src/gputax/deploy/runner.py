@@ -10,6 +10,7 @@ from typing import Literal
 
 from gputax.deploy.gpu_nodes import allocatable, await_gpus
 from gputax.deploy.job import await_job, collect, job_state
+from gputax.deploy.node_labels import label, labelled
 from gputax.deploy.plan import (
     Answer,
     ApplyObjects,
@@ -19,7 +20,9 @@ from gputax.deploy.plan import (
     FileExists,
     GpusAllocatable,
     JobSucceeded,
+    LabelNodes,
     Manifest,
+    NodesLabelled,
     ObjectsExist,
     Plan,
     RunCommands,
@@ -64,6 +67,8 @@ class Runner:
             return _seen(Path(check.path).is_file())
         if isinstance(check, GpusAllocatable):
             return _seen(allocatable(self._tools.cluster().list("Node"), check.resource) > 0)
+        if isinstance(check, NodesLabelled):
+            return _seen(labelled(self._tools, check))
         if isinstance(check, JobSucceeded):
             job = job_state(self._tools.cluster().get("Job", check.job, namespace=check.namespace))
             return _seen(job.phase == "complete" and job.run_id == self._run_id)
@@ -165,6 +170,8 @@ class Runner:
                 self._apply_object(manifest)
         elif isinstance(action, AwaitGpus):
             await_gpus(self._tools, action, self._log_line, self._apply_object)
+        elif isinstance(action, LabelNodes):
+            label(self._tools, action, self._log_line)
         elif isinstance(action, AwaitJob):
             self._await_job(action)
         elif isinstance(action, CollectResults):

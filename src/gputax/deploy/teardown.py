@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gputax.deploy.job import collect, job_state
+from gputax.deploy.node_labels import unlabel
 from gputax.deploy.plan import (
     Answer,
     ApplyObjects,
@@ -18,6 +19,7 @@ from gputax.deploy.plan import (
     CollectResults,
     Command,
     FileExists,
+    LabelNodes,
     Manifest,
     Plan,
     Step,
@@ -141,6 +143,8 @@ class Teardown:
             self._delete_objects(step.action)
         elif isinstance(step.action, AwaitGpus):
             self._delete_objects(step.action.plugin)
+        elif isinstance(step.action, LabelNodes):
+            unlabel(self._tools, step.action, self._tell)
         elif step.undo:
             self._undo_commands(step)
         self._undone(step)

@@ -204,6 +204,9 @@ class ClusterAccess(Protocol):
     ) -> list[Manifest]:
         """Return the objects of a kind."""
 
+    def patch(self, kind: str, name: str, change: Manifest, *, namespace: str = "") -> Manifest:
+        """Change fields of one object; None removes a field."""
+
     def delete(self, kind: str, name: str, *, namespace: str = "") -> bool:
         """Delete one object; return False if it did not exist."""
 

@@ -15,7 +15,9 @@ from gputax.deploy.plan import (
     Step,
     benchmark_steps,
     gpu_resource,
+    guest_steps,
 )
+from gputax.plan.environment import K8S
 
 PLUGIN_LIMIT_S = 180.0
 PENDING_LIMIT_S = 300.0
@@ -36,7 +38,9 @@ class CurrentChoices:
 def current_plan(choices: CurrentChoices, benchmark: BenchmarkChoices, run_id: str, results: str) -> Plan:
     """Return the plan: GPU nodes, namespace, Job, run, results."""
     name = results.rstrip("/").rsplit("/", 1)[-1]
-    gpus = (_gpus(choices),) if benchmark.gpus else ()
+    in_guest = benchmark.environment != K8S
+    gpus = (_gpus(choices),) if benchmark.gpus and not in_guest else ()
+    guests = guest_steps(benchmark) if in_guest else ()
     rates = ("pod",) if choices.usd_per_hour else ()
     last = benchmark_steps(
         benchmark,
@@ -57,7 +61,7 @@ def current_plan(choices: CurrentChoices, benchmark: BenchmarkChoices, run_id: s
     return Plan(
         provider="current",
         title=_title(choices),
-        steps=(*gpus, *last),
+        steps=(*gpus, *guests, *last),
         rates=(rate,) if rates else (),
         price_note="as given with --price-per-hour"
         if rates
