@@ -67,7 +67,7 @@ e2e: e2e-prepare native  ## the product on a real Kubernetes started here (root)
 e2e-prepare: $(VENV)/.installed-dev  ## its first part: packages, Kubernetes, images; what is not there yet
 	$(BIN)/python -m e2e prepare
 
-e2e-frameworks: $(VENV)/.installed-dev native  ## PyTorch and ONNX Runtime CUDA in pods behind the GPU proxy, with null kernels (root; makes an image of GB from the package index)
+e2e-frameworks: $(VENV)/.installed-dev native  ## PyTorch and ONNX Runtime CUDA in pods behind the GPU proxy, with null kernels (root; makes an image of 6 GB from the package index)
 	$(BIN)/python -m e2e prepare --frameworks
 	$(BIN)/python -m pytest -m e2e_frameworks --durations=0 --durations-min=1 tests/e2e
 

@@ -1,11 +1,12 @@
-"""Broker, worker and software device with ThreadSanitizer: their threads and what processes share do not race.
+"""Broker, worker, software device and libvgpu with ThreadSanitizer: their threads and what processes share do not race.
 
-Tenants use the ordinary libvgpu: its threads are those of the transports' own suite (test_wire.py).
+Beside readers and evictions tenants use the ordinary libvgpu.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -15,10 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.native.plain.device import test_null_kernels as null_kernels
+from tests.native.plain.runtime.test_cudart import FATBIN, MINORS, libcudart
 from tests.native.proxies import PROGRAMS, Nursery, Proxy
 
 KERNELS = Path(__file__).parents[3] / "native" / "kernels"
-PARTS = ("gputax-proxy", "software/libcuda.so.1", "tests/device_suite")
+PARTS = ("gputax-proxy", "software/libcuda.so.1", "vgpu/libcuda.so.1", "tests/device_suite")
 REPORT = "ThreadSanitizer"
 STEADY = """
 import gpu
@@ -36,6 +39,17 @@ while True:
 @pytest.fixture(scope="session")
 def thread_build(native_make: Callable[..., Path]) -> Path:
     return native_make(*(f"build/thread/{part}" for part in PARTS), sanitize="thread")
+
+
+ON_THE_RUNTIME: dict[str, tuple[str, ...]] = {
+    "tables": (),
+    "fatbins": (str(FATBIN), "50"),
+    "frameworks": (),
+    "capture": (),
+    "cooperative": (),
+    "mapped": (),
+}
+"""Programs of tests/native/programs, and their words."""
 
 
 @pytest.fixture
@@ -73,6 +87,42 @@ def test_a_broker_with_readers_evictions_and_killed_workers_has_no_race(threads:
         over.set()
         for reader in readers:
             reader.join()
+    _ends_without_report(proxy)
+
+
+@pytest.mark.parametrize("behind", ["device", "proxy"])
+def test_programs_on_the_runtime_have_no_race(threads: Nursery, behind: str) -> None:
+    """The library in the program has the sanitizer too; its report is another exit code."""
+    proxy = threads.proxy() if behind == "proxy" else None
+    environment = threads.direct() if proxy is None else proxy.environment()
+    environment |= with_the_sanitizer() | {"GPUTAX_CUDA_RUNTIME": "1"}
+    for program, words in ON_THE_RUNTIME.items():
+        threads.run(PROGRAMS / f"{program}.py", environment, *words)
+    for minor in (MINORS[0], MINORS[-1]):
+        threads.run(PROGRAMS / "runtime.py", environment, str(libcudart(minor)), str(FATBIN))
+    if proxy is not None:
+        _ends_without_report(proxy)
+
+
+@pytest.mark.parametrize("behind", ["device", "proxy"])
+def test_null_kernels_have_no_race(threads: Nursery, behind: str) -> None:
+    null = {"GPUTAX_SOFT_KERNELS": "null"}
+    proxy = threads.proxy(device=null) if behind == "proxy" else None
+    environment = threads.direct() | null if proxy is None else proxy.environment()
+    words = (str(null_kernels.IMAGE), *null_kernels.NAMES)
+    output = threads.run(PROGRAMS / "null_kernels.py", environment | with_the_sanitizer(), *words)
+    null_kernels.check(json.loads(output))
+    if proxy is not None:
+        _ends_without_report(proxy)
+
+
+def with_the_sanitizer() -> dict[str, str]:
+    """What Python needs to load a library with ThreadSanitizer."""
+    found = subprocess.run(["gcc", "-print-file-name=libtsan.so"], capture_output=True, text=True, check=True)
+    return {"LD_PRELOAD": found.stdout.strip()}
+
+
+def _ends_without_report(proxy: Proxy) -> None:
     code, said = proxy.stop(), proxy.process.stderr
     assert said is not None
     text = said.read()
