@@ -17,7 +17,7 @@ enum frame_kind {
     /* to dom0 */
     FRAME_OUTPUT = 16,
     FRAME_ERRORS,
-    FRAME_TAKEN, /* uint32_t: so many bytes of input have room again */
+    FRAME_TAKEN, /* uint32_t: the number of bytes of input that have room again */
     FRAME_EXIT,  /* uint32_t: the exit code, the last frame */
 };
 

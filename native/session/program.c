@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 
 #include "session/container.h"
 
-enum { CANNOT_RUN = 126, NOT_FOUND = 127 };
+enum { CANNOT_RUN = 126, NOT_FOUND = 127, JOIN_TRIES = 600, JOIN_EACH_MS = 100 };
 
 static void give_up(const char *what)
 {
@@ -131,17 +132,36 @@ static void keep_ends(struct program *program, int pipes[3][2], bool terminal)
     }
 }
 
+/* Others may join a container once its program runs: the pipe's end closes with execve. */
+static void wait_for_exec(int entered[2])
+{
+    char none;
+    close(entered[1]);
+    while (read(entered[0], &none, 1) < 0 && errno == EINTR) {
+    }
+    close(entered[0]);
+}
+
+/* dom0 may ask for a further process while the container is still being made. */
+static int find_container(const char *name)
+{
+    int found = -1;
+    for (int i = 0; i < JOIN_TRIES && (found = container_find(name)) < 0; i++)
+        poll(NULL, 0, JOIN_EACH_MS);
+    return found;
+}
+
 bool program_start(struct program *program, const struct request *request, char *why, size_t why_size)
 {
-    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}, container = -1;
+    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}, entered[2], container = -1;
     if (request->joined != NULL) {
-        container = container_find(request->joined);
+        container = find_container(request->joined);
         if (container < 0 || setns(container, CLONE_NEWPID) != 0) {
             snprintf(why, why_size, "container %s does not run", request->joined);
             return false;
         }
     }
-    if (!(request->terminal ? make_terminal(pipes) : make_pipes(pipes))) {
+    if (!(request->terminal ? make_terminal(pipes) : make_pipes(pipes)) || pipe2(entered, O_CLOEXEC) != 0) {
         snprintf(why, why_size, "stdio: %s", strerror(errno));
         return false;
     }
@@ -151,6 +171,8 @@ bool program_start(struct program *program, const struct request *request, char 
         run(request, container);
     }
     keep_ends(program, pipes, request->terminal);
+    if (request->container != NULL)
+        wait_for_exec(entered);
     program->ended = program->process < 0 ? -1 : (int)syscall(SYS_pidfd_open, program->process, 0);
     bool known = request->container == NULL || container_remember(request->container, program->process);
     if (program->ended >= 0 && known)

@@ -47,7 +47,7 @@ ssize_t stream_room(const struct stream *stream);
 /* Writes all of it; the caller has asked for the room. */
 void stream_put(struct stream *stream, const void *bytes, size_t count);
 
-/* Takes at most so many bytes; 0: there are none; -1: the other end's counter is impossible. */
+/* Takes at most `most` bytes; 0: there are none; -1: the other end's counter is impossible. */
 ssize_t stream_take(struct stream *stream, void *to, size_t most);
 
 /* Whether the other end is gone, as far as the pages say. */
