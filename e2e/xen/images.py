@@ -14,8 +14,12 @@ DOM0_MODULES = (
     "drivers/xen/xen-privcmd", "drivers/xen/xenfs/xenfs", "drivers/xen/xen-evtchn", "drivers/xen/xen-gntdev",
     "drivers/xen/xen-gntalloc", "drivers/block/loop", "drivers/block/xen-blkback/xen-blkback", "fs/overlayfs/overlay",
 )  # fmt: skip
-GUEST_MODULES = ("drivers/xen/xen-evtchn", "drivers/xen/xen-gntdev", "drivers/xen/xen-gntalloc")
+GUEST_MODULES = (
+    "drivers/xen/xen-evtchn", "drivers/xen/xen-gntdev", "drivers/xen/xen-gntalloc", "crypto/crc32c_generic",
+    "lib/libcrc32c", "fs/erofs/erofs", "fs/overlayfs/overlay", "drivers/block/xen-blkfront",
+)  # fmt: skip
 LIBRARIES = ("lib64/ld-linux-x86-64.so.2", "lib/x86_64-linux-gnu/libc.so.6", "lib/x86_64-linux-gnu/libm.so.6")
+ROOT_FOLDERS = ("bin", "lib64", "lib", "lib/x86_64-linux-gnu", "tmp", "etc")
 FOLDERS = ("dev", "proc", "sys", "run", "tmp", "modules", "etc/gputax")
 
 
@@ -39,7 +43,8 @@ def guest(base: Base, build: Path, orders: Iterable[str] = ()) -> Iterator[Entry
     yield from (archive.folder(name) for name in ("bin", "lib64", "lib", "lib/x86_64-linux-gnu", "etc", *FOLDERS))
     yield archive.node("dev/console", 5, 1)
     yield archive.program("init", build / "guest/init")
-    yield archive.program("bin/xen-link", build / "guest/xen-link")
+    for name in ("xen-link", "xen-session"):
+        yield archive.program(f"bin/{name}", build / "guest" / name)
     for name in ("op_bench", "byte_digest"):
         yield archive.program(f"bin/{name}", build / "tests" / name)
     yield archive.program("lib/libcuda.so.1", build / "vgpu/libcuda.so.1")
@@ -52,13 +57,25 @@ def guest(base: Base, build: Path, orders: Iterable[str] = ()) -> Iterator[Entry
         yield archive.text("etc/gputax/orders", "".join(f"{order}\n" for order in orders))
 
 
-def dom0(base: Base, build: Path, scenario: str, files: Iterable[Entry]) -> Iterator[Entry]:
+def small_root(base: Base, build: Path) -> Iterator[Entry]:
+    """A container's root file system below /opt/root: busybox under a few names, and the program that digests bytes."""
+    yield from (archive.folder(f"opt/root/{name}".rstrip("/")) for name in ("", *ROOT_FOLDERS))
+    yield archive.program("opt/root/bin/busybox", base.root / "usr/bin/busybox")
+    for name in ("sh", "cat", "echo", "id", "sleep", "hostname", "tty", "stty", "touch", "ls", "grep", "true"):
+        yield Entry(f"opt/root/bin/{name}", 0o120777, b"busybox")
+    yield archive.program("opt/root/bin/byte_digest", build / "tests/byte_digest")
+    yield archive.program("opt/root/vector.ptx", REPOSITORY / "native/kernels/vector.ptx")
+    for name in LIBRARIES:
+        yield archive.program(f"opt/root/{name}", _found(base.root, name))
+
+
+def dom0(base: Base, build: Path, scenario: str, files: Iterable[Entry], pods: bool = False) -> Iterator[Entry]:
     """dom0's whole file system, in memory: Debian, our programs under /opt/gputax, and the scenario that it runs."""
-    yield from archive.tree(base.root, (*WITHOUT, *CONTAINERS))
+    yield from archive.tree(base.root, WITHOUT if pods else (*WITHOUT, *CONTAINERS))
     yield from (archive.folder(name) for name in (*FOLDERS, "boot", "var/log", "var/log/xen", "opt", "opt/gputax"))
     yield archive.node("dev/console", 5, 1)
     yield archive.program("init", REPOSITORY / "e2e/xen/dom0-init.sh")
-    for name in ("gputax-proxy", "xen-link", "tests/byte_digest", "tests/op_bench"):
+    for name in ("gputax-proxy", "xen-link", "xen-session", "tests/byte_digest", "tests/op_bench"):
         yield archive.program(f"opt/gputax/{Path(name).name}", build / name)
     yield archive.program("opt/gputax/libcuda.so.1", build / "software/libcuda.so.1")
     for name in ("micro.ptx", "vector.ptx"):

@@ -48,10 +48,12 @@ def command(base: Base, initramfs: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def boot(base: Base, build: Path, scenario: str, files: Iterable[Entry], folder: Path, timeout_s: float) -> Transcript:
-    """Boot dom0 with this scenario and wait until it powers off."""
+def boot(
+    base: Base, build: Path, scenario: str, files: Iterable[Entry], folder: Path, timeout_s: float, pods: bool = False
+) -> Transcript:
+    """Boot dom0 with this scenario, with containerd in it for pods, and wait until it powers off."""
     initramfs = folder / "dom0.cpio"
-    archive.write(initramfs, images.dom0(base, build, scenario, files))
+    archive.write(initramfs, images.dom0(base, build, scenario, files, pods))
     log = folder / "console.log"
     begun = time.monotonic()
     with log.open("wb") as out:

@@ -1,8 +1,9 @@
-/* The first process of a Xen guest: devices, modules, the link to the GPU proxy, then its orders. No shell is needed.
+/* The first process of a Xen guest: devices, modules, the link to the GPU proxy, the agent, then its orders. No shell is needed.
  *
  * Modules are loaded from /modules in the order of their names. /etc/gputax/orders has one program with its words in each line;
  * they run one after the other, their output goes to the console, and each end is told as `order N: exit CODE`. After the last
- * one the guest powers off. Without orders it stays and collects processes that have lost their parents.
+ * one the guest powers off. Without orders it stays and collects processes that have lost their parents; what runs then, dom0
+ * starts through the agent (native/session).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -33,7 +34,8 @@ static void mount_all(void)
 {
     static const struct {
         const char *kind, *at;
-    } mounts[] = {{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"}, {"tmpfs", "/tmp"}};
+    } mounts[] = {{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"},
+                  {"tmpfs", "/run"}, {"tmpfs", "/tmp"}, {"devpts", "/dev/pts"}};
     for (size_t i = 0; i < sizeof mounts / sizeof *mounts; i++) {
         mkdir(mounts[i].at, 0755);
         if (mount(mounts[i].kind, mounts[i].at, mounts[i].kind, MS_NOSUID, NULL) != 0 && errno != EBUSY)
@@ -117,6 +119,23 @@ static void start_link(void)
         poll(NULL, 0, SOCKET_EACH_MS);
 }
 
+static void start_agent(void)
+{
+    char *const words[] = {(char *)(uintptr_t) "/bin/xen-session", (char *)(uintptr_t) "guest", NULL};
+    start(words);
+}
+
+/* Containers see /run/gputax and find the driver's library there, whatever is in their own file system. */
+static void show_library(void)
+{
+    mkdir("/run/gputax/lib", 0755);
+    int file = open("/run/gputax/lib/libcuda.so.1", O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+    if (file >= 0)
+        close(file);
+    if (mount("/lib/libcuda.so.1", "/run/gputax/lib/libcuda.so.1", NULL, MS_BIND, NULL) != 0)
+        complain("/lib/libcuda.so.1");
+}
+
 static void say_ready(void)
 {
     struct xenstore store;
@@ -149,7 +168,9 @@ int main(void)
     open_console();
     load_modules();
     write_file("/sys/module/xen_gntalloc/parameters/limit", "65536");
+    show_library();
     start_link();
+    start_agent();
     say_ready();
     FILE *orders = fopen("/etc/gputax/orders", "re");
     if (orders != NULL) {

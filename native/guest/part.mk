@@ -1,5 +1,5 @@
 # What runs in a Xen guest: static, because a guest has no libraries of its own.
-GUEST := $(BUILD)/guest/init $(BUILD)/guest/xen-link
+GUEST := $(BUILD)/guest/init $(BUILD)/guest/xen-link $(BUILD)/guest/xen-session
 GUEST_INIT := $(call objects,guest/init.c link/xenstore.c)
 ifeq ($(SANITIZE),)
 ALL += $(GUEST)
@@ -10,5 +10,9 @@ $(BUILD)/guest/init: $(GUEST_INIT)
 	$(LINK_ANY) -static -o $@ $^
 
 $(BUILD)/guest/xen-link: $(call objects,$(LINK_SOURCES)) $(WIRE_OBJECTS)
+	@mkdir -p $(@D)
+	$(LINK_ANY) -static -o $@ $^
+
+$(BUILD)/guest/xen-session: $(call objects,$(SESSION_SOURCES))
 	@mkdir -p $(@D)
 	$(LINK_ANY) -static -o $@ $^
