@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import sys
@@ -146,9 +147,13 @@ def import_factory(own: OwnModel) -> Callable[[], Any]:
 
 def make_module(own: OwnModel, torch: Any) -> Any:
     """Call the factory and return its torch module, or say what it returned instead."""
-    factory = import_factory(own)
-    if isinstance(factory, torch.nn.Module):
-        return factory
+    # A tenant's --json is on stdout: what the user's code prints must not be in it.
+    with contextlib.redirect_stdout(sys.stderr):
+        factory = import_factory(own)
+        return factory if isinstance(factory, torch.nn.Module) else _made(own, factory, torch)
+
+
+def _made(own: OwnModel, factory: Callable[[], Any], torch: Any) -> Any:
     try:
         module = factory()
     except (Exception, SystemExit) as error:

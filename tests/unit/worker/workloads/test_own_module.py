@@ -52,6 +52,7 @@ class Brain(Net):
 
 
 def make():
+    print("a factory may print")
     return Net()
 
 
@@ -141,7 +142,13 @@ def test_the_worker_calls_forward_by_the_names_of_the_options(nets: Path) -> Non
     assert found.facts["samples"] == "drawn: x float32 [batch, 4] 0..1; ids int64 [batch, 2] 0..9"
     assert (found.facts["engine"], found.facts["precision"], found.facts["weights"]) == ("torch", "fp32", "own")
     assert found.facts["model_source_sha256"] == file_sha256(nets / "nets_of_a_user.py")
-    assert sys.modules["torch"].seeds == [11]  # type: ignore[attr-defined]
+    assert sys.modules["torch"].seeds == [11]
+
+
+def test_what_the_users_code_prints_is_not_on_stdout(nets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    TorchEngine(request(named()))
+    said = capsys.readouterr()
+    assert (said.out, "a factory may print" in said.err) == ("", True)
 
 
 def test_the_weights_have_a_digest_of_their_own(nets: Path) -> None:
