@@ -27,6 +27,7 @@ class OpenAiEngine(AskingEngine):
     """Sends prompts and takes the times of their tokens; the server does all the work."""
 
     device = DEVICE
+    exchange: HttpExchange
 
     def __init__(self, request: EngineRequest) -> None:
         options = request.options
