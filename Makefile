@@ -7,7 +7,7 @@ SLOW := $(addprefix tests/,process docs native browser)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 
 .PHONY: help run test test-all test-slow test-simulations test-quiet setup-tests e2e-prepare
-.PHONY: wheel sbom test-xen fuzz lint format-c e2e e2e-frameworks bench native test-torch test-frameworks setup-frameworks pins generated schema manifests clean
+.PHONY: wheel sbom test-servers setup-servers test-xen fuzz lint format-c e2e e2e-frameworks bench native test-torch test-frameworks setup-frameworks pins generated schema manifests clean
 .PHONY: install check-install install-cert-manager install-kube-prometheus install-nvidia-device-plugin install-gpu-operator
 .PHONY: install-nvidia-dra-driver
 .PHONY: deploy-ts deploy-mps deploy-mig deploy-cpu deploy-monitoring undeploy-sharing port-forward-prometheus port-forward-grafana
@@ -83,6 +83,13 @@ test-torch: .venv-torch/.installed-torch  ## compare the graphs with the transfo
 test-frameworks: setup-frameworks native  ## PyTorch, ONNX Runtime CUDA and CuPy on our own drivers, without a GPU (installs 6.4 GB into .venv-frameworks)
 	.venv-frameworks/bin/python -m pytest -m frameworks --durations=0 --durations-min=10 tests/frameworks
 
+test-servers: $(VENV)/.installed-dev setup-servers  ## the client of the v2 protocol against a real MLServer on loopback (installs 250 MB into .venv-servers)
+	GPUTAX_TEST_SERVERS=$(CURDIR)/.venv-servers/bin $(BIN)/python -m pytest -m servers --durations=0 --durations-min=1 tests/servers
+
+setup-servers:
+	@[ -e .venv-servers/.installed-servers ] || echo "Installs MLServer from the package index into .venv-servers: 250 MB"
+	@$(MAKE) --no-print-directory .venv-servers/.installed-servers
+
 setup-frameworks:
 	@[ -e .venv-frameworks/.installed-frameworks ] || echo "Installs PyTorch, ONNX Runtime, CuPy and NVIDIA's CUDA libraries from the package index into .venv-frameworks: 6.4 GB"
 	@$(MAKE) --no-print-directory .venv-frameworks/.installed-frameworks
@@ -101,11 +108,11 @@ manifests: $(VENV)/.installed  ## regenerate the YAML files of kubernetes/ from 
 
 pins: $(VENV)/.installed-dev  ## resolve requirements/*.in again, with hashes and without an index
 	$(PIP) install uv
-	for set in cpu cuda cuda-torch dev torch frameworks; do $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
+	for set in cpu cuda cuda-torch dev torch frameworks servers; do $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-annotate --no-header -q requirements/$$set.in -o requirements/$$set.txt; done
 
 clean:  ## remove the environments and caches
-	rm -rf .venv .venv-torch .venv-frameworks .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist native/build
+	rm -rf .venv .venv-torch .venv-frameworks .venv-servers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist native/build
 
 # Sharing a GPU on a cluster (docs/sharing.md). Each target says what it does and touches nothing without a cluster that answers.
 # CONTEXT=NAME of the kubeconfig; NAMESPACE and IMAGE of the tenants; FLAVOUR=gke or nos for their names, dra for make install; HELM_ARGS for the charts.
@@ -245,7 +252,7 @@ $(KUBECTL) create namespace $(1) --dry-run=client -o yaml | $(KUBECTL) apply -f 
 $(KUBECTL) label namespace $(1) pod-security.kubernetes.io/enforce=privileged --overwrite
 endef
 
-.venv/bin/python .venv-torch/bin/python .venv-frameworks/bin/python:
+.venv/bin/python .venv-torch/bin/python .venv-frameworks/bin/python .venv-servers/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
 	  echo "gputax needs Python 3.11 to 3.13 (MLPerf LoadGen has wheels for no newer one); found: $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Next: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 3; }
@@ -271,4 +278,9 @@ endef
 .venv-frameworks/.installed-frameworks: requirements/frameworks.txt pyproject.toml | .venv-frameworks/bin/python
 	.venv-frameworks/bin/python -m pip --disable-pip-version-check --no-input -q install --require-hashes -r $<
 	.venv-frameworks/bin/python -m pip --disable-pip-version-check --no-input -q install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Alone: the server's packages are not ours, and gputax asks it from outside.
+.venv-servers/.installed-servers: requirements/servers.txt | .venv-servers/bin/python
+	.venv-servers/bin/python -m pip --disable-pip-version-check --no-input -q install --require-hashes -r $<
 	@touch $@

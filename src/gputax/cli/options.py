@@ -196,7 +196,9 @@ def _own_model(file: str, shapes: tuple[str, ...], ranges: tuple[str, ...], inpu
     if not file:
         if shapes or ranges or inputs:
             option = "shape" if shapes else "input" if ranges else "inputs"
-            raise UsageError(f"--{option} is for a model of yours", next_step="add --model FILE.onnx")
+            raise UsageError(
+                f"--{option} is for a model of yours", next_step="add --model FILE.onnx or PACKAGE.MODULE:FACTORY"
+            )
         return OwnModel()
     if was_given("workload"):
         raise UsageError("--model and --workload both say what to run", next_step="use one of them")

@@ -34,16 +34,27 @@ def delivered(connection: Answers, setup: Setup) -> Setup:
     if not connection.call("file", files=asked, stall_timeout_s=STALL_S).get("missing"):
         return setup
     placed = {path: _sent(connection, path, name, own.sha256) for path, name in files.items()}
-    inputs = placed[Path(own.inputs)] if own.inputs else ""
-    return dataclasses.replace(setup, own=dataclasses.replace(own, file=placed[Path(own.file)], inputs=inputs))
+    file, inputs = (placed.get(Path(path), path) for path in (own.file, own.inputs))
+    root = str(Path(file).parent) if own.factory and file != own.file else own.root
+    return dataclasses.replace(setup, own=dataclasses.replace(own, file=file, inputs=inputs, root=root))
 
 
 def _files(own: OwnModel) -> Iterator[tuple[Path, str]]:
     """Yield each file and its name beside the model: a graph names its weights relative to itself."""
+    if own.factory:
+        # A package is more than one file, and may have compiled parts: it must be installed there.
+        if not own.in_package:
+            yield Path(own.file), Path(own.file).name
+    else:
+        yield from _onnx_files(Path(own.file))
+    if own.inputs:
+        yield Path(own.inputs), f"inputs/{Path(own.inputs).name}"
+
+
+def _onnx_files(path: Path) -> Iterator[tuple[Path, str]]:
     # Here: it imports onnx, which a built-in model does not need.
     from gputax.worker.workloads.onnx_header import files_of, read_onnx_header
 
-    path = Path(own.file)
     for file in files_of(path, read_onnx_header(path, "--model")):
         name = file.relative_to(path.parent)
         if ".." in name.parts:
@@ -51,8 +62,6 @@ def _files(own: OwnModel) -> Iterator[tuple[Path, str]]:
                 f"the model's data {name} is outside of its folder and cannot be sent", where=str(path)
             )
         yield file, str(name)
-    if own.inputs:
-        yield Path(own.inputs), f"inputs/{Path(own.inputs).name}"
 
 
 def _sent(connection: Answers, path: Path, name: str, digest: str) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gputax.measure.columns import Columns, begin_column, succeeded
-from gputax.measure.tokens import has_tokens
 from gputax.plan.tokens import FIRST_TOKEN, LAST_TOKEN, LATENCY, TOKENS, TPOT, TTFT
+from gputax.results.columns import Columns, begin_column, succeeded
+from gputax.results.token_series import has_tokens
 
 
 def goodput_bounds(bound_ms: float, options: Mapping[str, Any]) -> dict[str, float]:

@@ -15,14 +15,14 @@ import numpy.typing as npt
 from gputax.environments.connection import WorkerConnection
 from gputax.environments.environment import Environment, Evidence
 from gputax.errors import WorkerError
-from gputax.measure.columns import latencies_ns, succeeded, without_first
 from gputax.measure.delivery import delivered
 from gputax.measure.sizing import Pilot, pilot_load, read_pilot
-from gputax.measure.tokens import token_series
 from gputax.measure.view import RunView
 from gputax.plan.cells import Load, Setup
 from gputax.plan.driver import driver_choice
 from gputax.plan.notices import Notice
+from gputax.results.columns import latencies_ns, succeeded, without_first
+from gputax.results.token_series import token_series
 from gputax.worker.protocol import decode_array
 
 # Building BERT-Large's weights or a TensorRT engine takes minutes; a worker that is silent for longer is stuck.

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gputax.errors import CellError
-from gputax.measure.columns import Columns
 from gputax.plan.cells import MULTI_STREAM_SAMPLES_PER_QUERY, Cell, Load, LoadPlan
 from gputax.plan.language_models import decoder_size
 from gputax.plan.workloads import workload_facts
+from gputax.results.columns import Columns
 from gputax.stats.percentiles import floor_for
 from gputax.text import digits
 

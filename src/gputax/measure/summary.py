@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gputax.errors import CellError
-from gputax.measure.columns import Columns, begin_column, latencies_ns, succeeded
 from gputax.measure.tokens import TokenFigures, token_figures
 from gputax.plan.notices import Notice
+from gputax.results.columns import Columns, begin_column, latencies_ns, succeeded
 from gputax.results.importers.loadgen import LoadGenLog
 from gputax.stats.percentiles import percentile_table
 from gputax.stats.series import series_mean

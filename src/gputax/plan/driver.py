@@ -11,6 +11,7 @@ from gputax.plan.cells import Setup
 from gputax.plan.engines import DRIVER_MODEL_ENGINE, ENGINES, no_decoder, parse_engine
 from gputax.plan.environment import PROXY, EnvironmentName
 from gputax.plan.language_models import is_language_model
+from gputax.plan.own_model import is_module
 from gputax.plan.workloads import ENGINE, engine_for, is_micro
 
 # The software device says so in its own name, directly and behind the proxy; none of its numbers can pass for a GPU's.
@@ -36,7 +37,7 @@ def chosen_engine(
     workload: str, given: str, environments: Iterable[str] = (), device: str = "auto", libcuda: str = ""
 ) -> str:
     """Return the given engine, else the default; a model that must go through the driver gets the engine that does."""
-    if given or is_micro(workload) or is_language_model(workload):
+    if given or is_micro(workload) or is_language_model(workload) or is_module(workload):
         return engine_for(workload, given)
     behind_proxy = any(PROXY in EnvironmentName.parse(name).layers for name in environments)
     return DRIVER_MODEL_ENGINE if behind_proxy or device == "software" or libcuda else engine_for(workload, given)

@@ -178,15 +178,15 @@ OPTIONS: dict[str, Option] = {
         ),
         Option(
             "model",
-            "Your own ONNX model instead of a workload (docs/your-own.md).",
+            "Your own ONNX file, or torch module by its factory, instead of a workload (docs/your-own.md).",
             "",
             SETUP,
-            metavar="FILE.onnx",
+            metavar="FILE.onnx|PACKAGE:FACTORY",
             short=True,
         ),
         Option(
             "shape",
-            "--model: axes that the file leaves free, e.g. ids=1x384; may be repeated.",
+            "--model: axes that the file leaves free, a module's inputs, e.g. ids=1x384; may be repeated.",
             None,
             SETUP,
             key="shapes",

@@ -8,7 +8,7 @@ from typing import Literal
 from gputax.errors import unknown_name
 from gputax.plan.engines import DEFAULT_ENGINE
 from gputax.plan.language_models import LANGUAGE_MODEL, decoder_size, is_language_model, language_model_name
-from gputax.plan.own_model import is_own
+from gputax.plan.own_model import MODULE_ENGINE, is_module, is_own
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ OPERATIONS: dict[str, MicroOperation] = {
 
 def engine_for(workload: str, given: str) -> str:
     """Return the given engine, else the workload's default."""
-    return given or (ENGINE if workload in OPERATIONS else DEFAULT_ENGINE)
+    default = MODULE_ENGINE if is_module(workload) else DEFAULT_ENGINE
+    return given or (ENGINE if workload in OPERATIONS else default)
 
 
 def is_micro(workload: str) -> bool:

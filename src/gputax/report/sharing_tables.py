@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from gputax.plan.tokens import TPOT, TTFT
 from gputax.report import wording
 from gputax.report.energy import with_energy
 from gputax.report.model import Cell, Column, Table, text_cell
@@ -84,6 +86,10 @@ ENTITLEMENT_NOTE = (
 )
 SLOWDOWN_NOTE = "Slowdown: mean latency divided by that of one tenant with the same technique."
 STANDING_NOTE = f"{NOT_DISTINGUISHABLE.capitalize()}: its interval overlaps that of the lowest mean."
+TOKENS_NOTE = (
+    "Tokens of all tenants, the median of the repeats. ttft: from the start of a run to its first token; tpot: (last - "
+    "first token) / (tokens - 1)."
+)
 FAIRNESS_NOTE = "Jain's index of the tenants' throughputs: 1 means equal shares, 1/N that one tenant has everything."
 # Unit, its sign, how many of it a millisecond is, and the smallest mean in milliseconds that reads well in it.
 TIME_UNITS: tuple[tuple[str, str, float, float], ...] = (
@@ -100,6 +106,7 @@ def answer_table(experiment: Experiment) -> Table:
     rows = [_answer_row(point, standing) for point, _, standing in order]
     rows += [_answer_row(point, wording.DASH) for point in points if point.row is None]
     notes = [ENTITLEMENT_NOTE, INTERVAL_NOTE, SLOWDOWN_NOTE]
+    notes += token_notes(experiment)
     notes += [STANDING_NOTE] if any(standing == NOT_DISTINGUISHABLE for _, _, standing in order) else []
     notes += [wording.floors_note()] if any(wording.finite(row.p99_ms.value) is None for _, row, _ in order) else []
     title = f"{experiment.title}, {wording.counted(points[0].tenants, 'tenant')},"
@@ -124,6 +131,35 @@ def _console_table(experiment: Experiment, order: Sequence[tuple[Point, SharedRo
     table = Table("sharing_answer", title, columns, rows, _console_notes(experiment, order), grouped=True)
     energies = [point.row.joules_per_inference if point.row else None for point in experiment.points]
     return with_energy(table, [_value(energy) for energy in energies], "jain", shared=True)
+
+
+def token_notes(experiment: Experiment) -> list[str]:
+    """Return one line for each technique and number of tenants with tokens: the median of its repeats."""
+    notes = []
+    for point in experiment.points:
+        cells = [
+            cell.tokens
+            for cell in experiment.record.cells
+            if cell.valid and cell.tokens and (cell.technique, cell.tenants) == (point.technique, point.tenants)
+        ]
+        if cells:
+            notes.append(f"{point.label}, {wording.counted(point.tenants, 'tenant')}: {_token_text(cells)}.")
+    return [*notes, TOKENS_NOTE] if notes else []
+
+
+def _token_text(cells: Sequence[Mapping[str, float | None]]) -> str:
+    """Return rate, first tokens and pace; a percentile that a repeat is too short for has a dash."""
+
+    def typical(key: str) -> str:
+        known = [value for cell in cells if (value := cell.get(key)) is not None]
+        return digits(statistics.median(known), 3) if len(known) == len(cells) else wording.DASH
+
+    def percentiles(series: str) -> str:
+        shown = (f"{name} {typical(f'{series}_{name}_ms')}" for name in ("p50", "p90", "p99"))
+        return f"{series} {', '.join(shown)} ms"
+
+    times = [percentiles(series) for series in (TTFT, TPOT)]
+    return "; ".join([f"{typical('tokens_per_sec')} tokens/s together", *times])
 
 
 def _value(energy: SharedFigure | None) -> SharedFigure | None:
@@ -172,6 +208,7 @@ def _console_notes(experiment: Experiment, order: Sequence[tuple[Point, SharedRo
         count = f"{repeats[0]} to {repeats[-1]} repeats" if len(repeats) > 1 else wording.counted(repeats[0], "repeat")
         together = "all/s: inferences of all tenants together."
         notes.append(f"Slowdown: against one tenant, with its 95 % interval over {count}; {together}")
+    notes += token_notes(experiment)
     # A claim of ours says it already.
     stand_ins = [name for name in dict.fromkeys(point.technique for point in experiment.points) if is_stand_in(name)]
     if stand_ins and "stand-in" not in record.claim:

@@ -81,3 +81,18 @@ def test_a_place_without_space_says_so(setup: Setup, tmp_path: Path) -> None:
     (tmp_path / "scratch").write_text("a file where the folder should be")
     with pytest.raises(PreflightError, match="cannot be stored here"):
         delivered(Pipe(far=True), setup)
+
+
+def test_a_torch_module_alone_is_sent_and_a_package_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUTAX_SCRATCH", str(tmp_path / "scratch"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").touch()
+    for place in ("nets.py", "package/nets.py"):
+        (tmp_path / place).write_text("def make(): ...")
+    alone, inside = (own_model(f"{module}:make", shapes=["x=1x2"]) for module in ("nets", "package.nets"))
+    sent = delivered(Pipe(far=True), Setup(alone.name, own=alone)).own
+    assert sent.file != alone.file
+    assert sent.root == str(Path(sent.file).parent)
+    assert own_network(sent).sha256 == alone.sha256
+    assert delivered(Pipe(far=True), Setup(inside.name, own=inside)).own == inside

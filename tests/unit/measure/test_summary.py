@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gputax.errors import CellError
-from gputax.measure.columns import latencies_ns
 from gputax.measure.summary import clock_agreement, summarise
+from gputax.results.columns import latencies_ns
 from gputax.results.importers.loadgen import LoadGenLog
 
 MS = 1_000_000

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pytest
 
 from gputax.errors import CellError
-from gputax.measure.columns import sample_tables
 from gputax.measure.summary import summarise
-from gputax.measure.tokens import token_series
 from gputax.plan.tokens import TokenDefinitions
+from gputax.results.columns import sample_tables
+from gputax.results.token_series import token_series
 
 MS = 1_000_000
 

@@ -333,3 +333,23 @@ def test_how_to_do_it_again_is_told() -> None:
         "gputax share --env bare --tenants 1,3,5,7",
         "gputax report results/share-0/sharing.json",
     )
+
+
+def test_tokens_are_told_where_the_workload_has_them() -> None:
+    made = gpu_record()
+    assert not [note for note in table_of(report_of(made), "sharing_answer").notes if "tokens" in note]
+    rates = iter(range(100, 1000))
+    figures: dict[str, float | None] = {"ttft_p50_ms": 4.0, "ttft_p90_ms": 5.0, "ttft_p99_ms": None, "tpot_p50_ms": 1.5}
+    cells = tuple(
+        cell.model_copy(update={"tokens": {**figures, "tokens_per_sec": float(next(rates))}})
+        if (cell.technique, cell.tenants) == ("mig", 3)
+        else cell
+        for cell in made.cells
+    )
+    count = next(rates) - 100
+    table = table_of(report_of(made.model_copy(update={"cells": cells})), "sharing_answer")
+    (line,) = [note for note in table.notes if "tokens/s" in note]
+    assert line.startswith(f"MIG, 3 tenants: {100 + (count - 1) / 2:g} tokens/s together")
+    assert "ttft p50 4, p90 5, p99 – ms; tpot p50 1.5, p90 –, p99 – ms" in line
+    assert [note for note in table.console[0].notes if note == line]
+    assert [note for note in table.notes if note.startswith("Tokens of all tenants, the median of the repeats.")]

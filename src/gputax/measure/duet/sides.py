@@ -12,12 +12,10 @@ import numpy as np
 
 from gputax.environments.environment import Described, Evidence
 from gputax.errors import CellError, ResultsError, WorkerError
-from gputax.measure.columns import latencies_ns
 from gputax.measure.duet.pairs import Half, Slot
 from gputax.measure.duet.recorded import SideFacts, Spent, of_slot, of_telemetry, side_facts
 from gputax.measure.session import WorkerSession, in_parallel
 from gputax.measure.sizing import Pilot
-from gputax.measure.tokens import token_series
 from gputax.measure.view import SilentView
 from gputax.places import Places, environment_named
 from gputax.plan.budgets import Budget
@@ -27,6 +25,8 @@ from gputax.plan.environment import PROXY, EnvironmentName
 from gputax.plan.notices import Notice
 from gputax.plan.options import EnvironmentOptions
 from gputax.plan.workloads import is_micro
+from gputax.results.columns import latencies_ns
+from gputax.results.token_series import token_series
 from gputax.worker.probes.disturbance import (
     BUSY_NEIGHBOURS,
     PAIR_LIMITS,

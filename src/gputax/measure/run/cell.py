@@ -11,7 +11,6 @@ import numpy as np
 
 from gputax.environments.environment import Evidence
 from gputax.measure import sizing
-from gputax.measure.columns import latencies_ns
 from gputax.measure.session import Observation, WorkerSession
 from gputax.measure.sizing import (
     FEWEST_QUERIES,
@@ -23,14 +22,15 @@ from gputax.measure.sizing import (
     stream_load,
 )
 from gputax.measure.summary import Figures, clock_agreement, summarise
-from gputax.measure.tokens import token_series
 from gputax.measure.view import RunView
 from gputax.plan.cells import Cell
 from gputax.plan.environment import PROXY, EnvironmentName
 from gputax.plan.notices import Notice
 from gputax.plan.servers import ERROR_BOUND, FAILURE_LOG, TOO_MANY_FAILED
 from gputax.plan.tokens import TPOT, TTFT
+from gputax.results.columns import latencies_ns
 from gputax.results.importers.loadgen import LoadGenLog, parse_detail
+from gputax.results.token_series import token_series
 from gputax.stats.percentiles import floor_for
 from gputax.text import digits
 from gputax.worker.probes.disturbance import BUSY_NEIGHBOURS, CELL_LIMITS, beyond, reasons

@@ -7,7 +7,6 @@ from typing import Any
 
 from gputax import __version__
 from gputax.environments.environment import Described, Evidence
-from gputax.measure.columns import STATUS
 from gputax.measure.energy import energy_j
 from gputax.measure.fingerprint import claim_of, device_name_of, engine_of, host_of, notices_of
 from gputax.measure.goodput import goodput_bounds, kept_bounds
@@ -19,6 +18,7 @@ from gputax.plan.servers import DEVICE as SERVER_DEVICE
 from gputax.plan.servers import ERROR_BOUND
 from gputax.plan.tokens import TOKEN_TIME, TokenDefinitions
 from gputax.plan.workloads import OPERATIONS, is_micro
+from gputax.results.columns import STATUS
 from gputax.results.documents.base import with_notices
 from gputax.results.documents.run import Benchmark, GpuInfo, LoadGenVerdict, RateAttempt, RunRecord
 from gputax.text import digits

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from gputax.errors import CellError, UsageError
-from gputax.measure.columns import sample_tables
 from gputax.measure.experiment import Experiment
 from gputax.measure.run.cell import Measured, measure_cell
 from gputax.measure.run.documents import (
@@ -25,6 +24,7 @@ from gputax.places import Places, environment_named
 from gputax.plan.cells import Cell, Repetition, plan_id, repetitions
 from gputax.plan.driver import driver_choice, share_a_worker
 from gputax.plan.options import EnvironmentOptions
+from gputax.results.columns import sample_tables
 from gputax.results.documents.run import Benchmark, RunRecord
 from gputax.results.reading import RUN
 from gputax.results.store import now_text

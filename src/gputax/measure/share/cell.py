@@ -14,11 +14,9 @@ import numpy.typing as npt
 
 from gputax.environments.environment import Evidence, unproven
 from gputax.errors import CellError, ResultsError
-from gputax.measure.columns import succeeded
 from gputax.measure.energy import energy_of_device_j
 from gputax.measure.share.asking import asking_tenants, obtained_memory
 from gputax.measure.share.group import Proof, Released, TenantGroup
-from gputax.measure.tokens import token_series
 from gputax.measure.view import RunView
 from gputax.plan.cells import Load
 from gputax.plan.notices import Notice
@@ -27,6 +25,8 @@ from gputax.plan.shares import AskingPlan
 from gputax.plan.techniques import TECHNIQUES, ShareCell, SharePlan
 from gputax.plan.tokens import TOKENS, TPOT, TTFT
 from gputax.plan.workloads import workload_facts
+from gputax.results.columns import succeeded
+from gputax.results.token_series import token_series
 from gputax.sharing.place import SharedPlace, Switched, Tenant
 from gputax.stats.shared import Served, TenantRuns, Window, common_window, jain_index, served, served_together
 from gputax.text import digits

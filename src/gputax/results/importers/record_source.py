@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gputax.errors import ResultsError
 from gputax.plan.comparability import Value, conditions_of_facts
@@ -18,7 +19,9 @@ from gputax.plan.environment import EnvironmentName
 from gputax.plan.metrics import METRICS
 from gputax.plan.notices import Notice
 from gputax.plan.token_tools import meant_by_gputax
+from gputax.plan.tokens import REQUEST_COLUMNS, TOKEN_COLUMNS, TOKEN_QUERY
 from gputax.plan.workloads import OPERATIONS, is_micro
+from gputax.results.columns import STATUS, begin_column, succeeded
 from gputax.results.documents.base import WarningRecord
 from gputax.results.documents.run import RECORD_NAME, Benchmark, RepeatedBenchmark, RunRecord
 from gputax.results.importers.source import (
@@ -33,6 +36,7 @@ from gputax.results.importers.source import (
 )
 from gputax.results.reading import RUN, checked
 from gputax.results.store import file_inside, read_samples
+from gputax.results.token_series import token_series
 from gputax.text import printable
 
 
@@ -87,7 +91,7 @@ def _cell(record: RunRecord, benchmark: Benchmark, directory: Path | None) -> So
         reasons.append(f"{printable(record.environment)} was not proven active")
     load = None
     if directory is not None:
-        load = partial(_load_samples, directory, benchmark.samples_file, scenario)
+        load = partial(_load_samples, directory, benchmark.samples_file, scenario, benchmark.tokens_file or "")
     notices += [read_notice(warning) for warning in benchmark.warnings]
     return SourceCell(
         workload=printable(benchmark.workload),
@@ -128,25 +132,45 @@ def _metrics(benchmark: Benchmark) -> tuple[dict[str, float], list[Notice]]:
     return {name: value for name, value in known.items() if name not in bad}, notices
 
 
-def _load_samples(directory: Path, name: str, scenario: str) -> CellSamples:
-    """Read one cell's samples."""
+def _load_samples(directory: Path, name: str, scenario: str, tokens: str = "") -> CellSamples:
+    """Read one cell's samples, and the times of its tokens if it has any."""
+    begin = begin_column(scenario)
+    wanted = (begin, "end_ns") if scenario == "server" else (begin, "end_ns", "samples")
+    columns = _load_columns(directory, name, wanted, (STATUS, *REQUEST_COLUMNS))
+    if tokens:
+        columns |= _load_columns(directory, tokens, TOKEN_COLUMNS)
+        rows = columns[TOKEN_QUERY]
+        if rows.min() < 0 or rows.max() >= len(columns["end_ns"]):
+            raise ResultsError("tokens of requests that the samples do not have", where=printable(tokens))
+    # Failed requests are in no latency: what a record says and what is compared must be the same.
+    good = np.flatnonzero(succeeded(columns))
+    if len(good) == 0:
+        raise ResultsError("no request succeeded", where=printable(name))
+    order = good[np.argsort(columns[begin][good], kind="stable")]
+    counts = columns["samples"] if "samples" in wanted else np.ones(len(columns["end_ns"]), dtype=np.int64)
+    series = {each: values for each, values in token_series(scenario, columns).items() if values.size}
+    if any(bool((values <= 0).any()) for values in series.values()):
+        raise ResultsError("some tokens came before their request", where=printable(tokens or name))
+    return CellSamples(columns[begin][order], columns["end_ns"][order], counts[order], series)
+
+
+def _load_columns(
+    directory: Path, name: str, wanted: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, npt.NDArray[np.int64]]:
+    """Return the columns of one file; those that are there must be whole."""
     path = file_inside(directory, name).resolve()
     if not path.is_file():
         raise ResultsError("the samples file is missing", where=printable(str(path)))
     columns = read_samples(path)
-    begin = "scheduled_ns" if scenario == "server" else "start_ns"
-    wanted = (begin, "end_ns") if scenario == "server" else (begin, "end_ns", "samples")
-    for column in wanted:
+    for column in (*wanted, *(each for each in optional if each in columns)):
         if column not in columns:
             raise ResultsError(f"the samples have no column {column}", where=printable(str(path)))
         # With missing values pyarrow returns floats with NaN.
         if columns[column].dtype != np.int64:
             raise ResultsError(f"the column {column} has missing or non-integer values", where=printable(str(path)))
-    if len(columns["end_ns"]) == 0:
+    if len(columns[wanted[0]]) == 0:
         raise ResultsError("the samples file has no rows", where=printable(str(path)))
-    order = np.argsort(columns[begin], kind="stable")
-    counts = columns["samples"] if "samples" in wanted else np.ones(len(order), dtype=np.int64)
-    return CellSamples(columns[begin][order], columns["end_ns"][order], counts[order])
+    return {each: columns[each] for each in (*wanted, *optional) if each in columns}
 
 
 _GPU_FIELDS = {

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gputax import __version__
-from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
+from gputax.errors import GputaxError, PreflightError, UsageError
 from gputax.plan.servers import DEVICE, DEVICE_UNKNOWN, address_of
-from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
+from gputax.worker.engines.asking import AskingEngine
+from gputax.worker.engines.engine import EngineRequest, NoResponse
 from gputax.worker.servers import failures
 from gputax.worker.servers.asking import fetched, only_answer, refusal
 from gputax.worker.servers.event_stream import Accepted
@@ -22,7 +23,7 @@ from gputax.worker.servers.tensors import Tensor, drawn, parse_shapes, specs_of
 DIFFERENT_REQUESTS = 8
 
 
-class KserveEngine:
+class KserveEngine(AskingEngine):
     """Sends tensors and waits for the answer; the server does all the work."""
 
     device = DEVICE
@@ -131,10 +132,6 @@ class KserveEngine:
             lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
         return "\r\n".join([*lines, "", ""]).encode() + body
 
-    def redact(self, text: str) -> str:
-        """Return a text of the server without the key."""
-        return failures.redacted(text, self._secret)
-
     def _refused(self, answer: Answer) -> GputaxError:
         error = refusal(answer, self._address, "kserve", str(self._options["key_variable"]), self._secret)
         if self._address.is_grpc:
@@ -160,29 +157,6 @@ class KserveEngine:
             "threads": 1,
             "precision": "none",
         }
-
-    def adapt_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Return them unchanged: the inputs come from the model's metadata."""
-        return inputs
-
-    def load_samples(self, samples: Samples) -> None:
-        """Need none."""
-
-    def run(self, first: int, count: int) -> None:
-        """Send these requests together and wait for all of them."""
-        for row in range(count):
-            self.exchange.start(row, (first + row) % self.samples)
-        ended = 0
-        while ended < count:
-            for answer in self.exchange.wait(2**62):
-                ended += 1
-                if answer.status:
-                    what = f"{failures.words_for(answer.status)}: {self.redact(answer.detail)}"
-                    raise EngineError(what, where=self._address.text)
-
-    def close(self) -> None:
-        """End all connections."""
-        self.exchange.close()
 
 
 def infer_json(tensors: Sequence[Tensor]) -> bytes:

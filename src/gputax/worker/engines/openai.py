@@ -7,10 +7,10 @@ import os
 from typing import Any
 
 from gputax import __version__
-from gputax.errors import EngineError, GputaxError, PreflightError, UsageError
+from gputax.errors import GputaxError, PreflightError, UsageError
 from gputax.plan.servers import DEVICE, DEVICE_UNKNOWN, address_of
-from gputax.worker.engines.engine import EngineRequest, NoResponse, Samples
-from gputax.worker.servers import failures
+from gputax.worker.engines.asking import AskingEngine
+from gputax.worker.engines.engine import EngineRequest, NoResponse
 from gputax.worker.servers.asking import fetched, only_answer, refusal
 from gputax.worker.servers.event_stream import Document, EventStream
 from gputax.worker.servers.exchange import Answer
@@ -23,10 +23,11 @@ DRAWN = 512
 MODELS_SHOWN = 5
 
 
-class OpenAiEngine:
+class OpenAiEngine(AskingEngine):
     """Sends prompts and takes the times of their tokens; the server does all the work."""
 
     device = DEVICE
+    exchange: HttpExchange
 
     def __init__(self, request: EngineRequest) -> None:
         options = request.options
@@ -142,10 +143,6 @@ class OpenAiEngine:
             raise self._refused(answer)
         return "chunks" if reader.usage is None else "usage"
 
-    def redact(self, text: str) -> str:
-        """Return a text of the server without the key."""
-        return failures.redacted(text, self._secret)
-
     def _refused(self, answer: Answer) -> GputaxError:
         error = refusal(answer, self._address, "openai", str(self._options["key_variable"]), self._secret)
         if answer.status in (400, 404) and "model" in answer.detail.lower():
@@ -166,26 +163,3 @@ class OpenAiEngine:
             "threads": 1,
             "precision": "none",
         }
-
-    def adapt_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Return them unchanged: the prompts are the inputs."""
-        return inputs
-
-    def load_samples(self, samples: Samples) -> None:
-        """Need none."""
-
-    def run(self, first: int, count: int) -> None:
-        """Send these requests together and wait for all of them."""
-        for row in range(count):
-            self.exchange.start(row, (first + row) % self.samples)
-        ended = 0
-        while ended < count:
-            for answer in self.exchange.wait(2**62):
-                ended += 1
-                if answer.status:
-                    what = f"{failures.words_for(answer.status)}: {self.redact(answer.detail)}"
-                    raise EngineError(what, where=self._address.text)
-
-    def close(self) -> None:
-        """End all connections."""
-        self.exchange.close()

@@ -1,4 +1,4 @@
-"""PyTorch with the transformers library's own modules: inference mode, device-synchronised, optionally compiled."""
+"""PyTorch with the transformers library's modules or the user's: inference mode, synchronised, may be compiled."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gputax.worker.engines.engine import EngineRequest, Samples
 from gputax.worker.engines.onnx import resolve_model
 from gputax.worker.engines.reference import Checked, as_dicts, checked_rows, tf32_of
 from gputax.worker.engines.runtime_device import RuntimeDevice, open_runtime_device
+from gputax.worker.engines.torch_module import TorchModel, forward_failed, own_torch_model
 from gputax.worker.workloads import load_workload
 from gputax.worker.workloads.workload import seeded_state
 
@@ -20,26 +21,25 @@ CAPTURE_WARMUP_RUNS = 3
 
 
 class TorchEngine:
-    """Runs a transformers module with the same seeded weights as the ONNX graph."""
+    """Runs a transformers module with the same seeded weights as the ONNX graph, or a module of the user's own."""
 
     def __init__(self, request: EngineRequest) -> None:
-        torch, transformers = _import_torch()
+        torch = import_torch()
         self._torch = torch
         self._request = request
-        self._versions = {"torch": torch.__version__, "transformers": transformers.__version__}
         self._found = _found_device(torch, request)
         self.device = self._found.kind if self._found else "cpu"
         self._place = "cuda" if self._found else "cpu"
         torch.set_num_threads(request.threads)
-        module = build_module(transformers, torch, request.workload, request.seed).eval()
-        dtype = torch.float16 if request.precision == "fp16" else torch.float32
-        self._module = module.to(self._place, dtype)
+        self._model = own_torch_model(torch, request) if request.own.file else _built_in(torch, request)
+        self._module = self._model.module.eval().to(self._place)
         self._forward: Callable[..., Any] = self._module
         if request.options["compile"]:
             self._forward = torch.compile(self._module)
         self._copies = str(request.options["copies"]) if self._found else "none"
         self._samples: Samples = {}
-        self._checks = self._found is not None and self._found.has_answers
+        # Of a module of the user's there is no second implementation to compare with.
+        self._checks = self._found is not None and self._found.has_answers and not request.own.file
         self._checked: dict[int, Checked] = {}
         self._tensors: dict[str, Any] = {}
         self._graphs: dict[int, tuple[Any, dict[str, Any], list[Any]]] = {}
@@ -50,25 +50,24 @@ class TorchEngine:
     def facts(self) -> dict[str, Any]:
         """Return what was actually loaded."""
         torch = self._torch
-        parameter = next(self._module.parameters())
+        parameter = next(self._module.parameters(), None)
         return {
             "engine": "torch",
-            "engine_version": self._versions["torch"],
-            "transformers_version": self._versions["transformers"],
-            "provider": f"torch {parameter.device}",
+            "engine_version": torch.__version__,
+            "provider": f"torch {self._place if parameter is None else parameter.device}",
             "device_name": None,
             "threads": torch.get_num_threads(),
-            "precision": self._request.precision,
+            "precision": self._model.precision,
             "copies": self._copies,
             "options": dict(self._request.options),
-            "weights": "seeded",
+            **self._model.facts,
             **(self._found.to_dict() if self._found else {}),
             **({"answers": as_dicts(self._checked)} if self._checked else {}),
         }
 
     def adapt_inputs(self, inputs: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """Keep the workload's layout; only fp16 changes the type."""
-        if self._request.precision == "fp16":
+        if self._model.precision == "fp16":
             return {
                 name: values.astype(np.float16) if values.dtype == np.float32 else values
                 for name, values in inputs.items()
@@ -110,11 +109,12 @@ class TorchEngine:
             self._torch.cuda.empty_cache()
 
     def _batch(self, first: int, count: int) -> dict[str, Any]:
-        names = FORWARD_NAMES[self._request.workload]
-        rows = slice(first, first + count)
+        names = self._model.names
+        rows: slice | int = slice(first, first + count) if self._model.batched else first
         if self._source and first >= self._gather_start:
+            whole = slice(first, first + count)
             for name, values in self._source.items():
-                self._tensors[name][rows].copy_(self._torch.from_numpy(values[rows]))
+                self._tensors[name][whole].copy_(self._torch.from_numpy(values[whole]))
         tensors = {names[name]: tensor[rows] for name, tensor in self._tensors.items()}
         if self._copies == "included":
             return {name: tensor.to(self._place, non_blocking=True) for name, tensor in tensors.items()}
@@ -129,7 +129,12 @@ class TorchEngine:
         return checked_rows("torch", path, got, feeds, tf32_of(self._request.precision), self._request.threads)
 
     def _call(self, batch: dict[str, Any]) -> list[Any]:
-        return [value for value in self._forward(**batch).to_tuple() if hasattr(value, "cpu")]
+        try:
+            return list(self._model.outputs(self._forward(**batch)))
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            if not self._request.own.file:
+                raise
+            raise forward_failed(self._request.own, error) from error
 
     def _replay(self, batch: dict[str, Any], count: int) -> list[Any]:
         """Copy the batch into the captured graph's own inputs and replay it; one graph per batch size."""
@@ -156,15 +161,39 @@ class TorchEngine:
         return graph, inputs, outputs
 
 
-def _import_torch() -> tuple[Any, Any]:
+def import_torch() -> Any:
+    """Return torch, or say how to install it."""
     try:
         import torch
+    except ImportError as error:
+        raise PreflightError(
+            f"the torch engine needs torch: {error}", where="engine torch", next_step="pip install 'gputax[torch]'"
+        ) from error
+    return torch
+
+
+def _import_transformers() -> Any:
+    try:
         import transformers
     except ImportError as error:
         raise PreflightError(
-            f"the torch engine needs torch and transformers: {error}", next_step="pip install 'gputax[torch]'"
+            f"the torch engine needs transformers for a built-in model: {error}",
+            next_step="pip install 'gputax[torch]'",
         ) from error
-    return torch, transformers
+    return transformers
+
+
+def _built_in(torch: Any, request: EngineRequest) -> TorchModel:
+    """Return the transformers library's module of a built-in workload."""
+    transformers = _import_transformers()
+    module = build_module(transformers, torch, request.workload, request.seed)
+    return TorchModel(
+        module.to(torch.float16 if request.precision == "fp16" else torch.float32),
+        FORWARD_NAMES[request.workload],
+        lambda output: (value for value in output.to_tuple() if hasattr(value, "cpu")),
+        request.precision,
+        {"transformers_version": transformers.__version__, "weights": "seeded"},
+    )
 
 
 def _found_device(torch: Any, request: EngineRequest) -> RuntimeDevice | None:
@@ -172,7 +201,7 @@ def _found_device(torch: Any, request: EngineRequest) -> RuntimeDevice | None:
     if request.device == "cpu" or (request.device == "auto" and not request.libcuda and not torch.cuda.is_available()):
         if request.options["cuda_graphs"]:
             raise UsageError("cuda_graphs=true needs a CUDA device")
-        if request.precision == "fp16":
+        if request.precision == "fp16" and not request.own.file:
             raise PreflightError("fp16 on a CPU would measure its emulation", next_step="use --precision fp32")
         return None
     found = open_runtime_device("torch", request.device)

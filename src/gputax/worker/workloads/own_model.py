@@ -1,4 +1,4 @@
-"""A user's own network: what its ONNX file says of its inputs, and samples that fit them."""
+"""A user's own network: what its ONNX file or the options say of its inputs, and samples that fit them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class OwnInput:
 
 @dataclass(frozen=True)
 class OwnNetwork:
-    """An ONNX file with all of its axes known."""
+    """An ONNX file, or the source of a torch module, with all axes of its inputs known."""
 
     path: Path
     sha256: str
@@ -107,10 +107,8 @@ class OwnNetwork:
 
 def own_network(own: OwnModel) -> OwnNetwork:
     """Read the file's header and resolve its axes; anything that is missing is an error with the option to add."""
-    path = Path(own.file)
-    header = read_onnx_header(path, "--model")
+    path, header, sha256 = _declared_by_module(own) if own.factory else _declared_by_file(own)
     _refuse_other_types(path, header)
-    sha256 = files_sha256(files_of(path, header))
     if own.sha256 and sha256 != own.sha256:
         raise PreflightError(
             f"the file's sha256 is {sha256[:12]}…, not {own.sha256[:12]}…: it changed since the plan was made",
@@ -146,6 +144,21 @@ def own_network(own: OwnModel) -> OwnNetwork:
         arrays,
         content_name(Path(own.inputs).name, own.inputs_sha256) if own.inputs else "",
     )
+
+
+def _declared_by_file(own: OwnModel) -> tuple[Path, OnnxHeader, str]:
+    path = Path(own.file)
+    header = read_onnx_header(path, "--model")
+    return path, header, files_sha256(files_of(path, header))
+
+
+def _declared_by_module(own: OwnModel) -> tuple[Path, OnnxHeader, str]:
+    """Return what the options say of a torch module's inputs, and the content of its source file."""
+    from gputax.worker.workloads.own_module import find_source, module_header
+
+    path = find_source(own.factory, own.root).path
+    arrays = _arrays_in(Path(own.inputs))[0] if own.inputs else None
+    return path, module_header(own, arrays), file_sha256(path)
 
 
 def _default_range(tensor: HeaderTensor, header: OnnxHeader) -> tuple[float, float]:
@@ -298,14 +311,7 @@ def _named(word: str, option: str, example: str, header: OnnxHeader) -> tuple[He
 def _own_arrays(own: OwnModel, header: OnnxHeader, batched: bool) -> dict[str, npt.NDArray[Any]]:
     """Read the .npz file: one array for each input, samples along the first axis."""
     path = Path(own.inputs)
-    try:
-        sha256 = file_sha256(path)
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise PreflightError(
-            f"cannot read the inputs: {error}", where=str(path), next_step="write it with numpy.savez"
-        ) from error
+    arrays, sha256 = _arrays_in(path)
     if own.inputs_sha256 and sha256 != own.inputs_sha256:
         raise PreflightError("the inputs changed since the plan was made", where=str(path), next_step="run it again")
     wanted = {tensor.name: tensor for tensor in header.inputs}
@@ -332,3 +338,15 @@ def _own_arrays(own: OwnModel, header: OnnxHeader, batched: bool) -> dict[str, n
         counts = ", ".join(f"{name} {len(values)}" for name, values in arrays.items())
         raise PreflightError(f"the numbers of samples differ: {counts}", where=str(path))
     return arrays
+
+
+def _arrays_in(path: Path) -> tuple[dict[str, npt.NDArray[Any]], str]:
+    """Return the arrays of an .npz file and the file's sha256."""
+    try:
+        sha256 = file_sha256(path)
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}, sha256
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise PreflightError(
+            f"cannot read the inputs: {error}", where=str(path), next_step="write it with numpy.savez"
+        ) from error

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gputax import api
@@ -24,6 +26,10 @@ STREAM = {
     "end_ns": np.array([39, 15, 27], dtype=np.int64),
     "samples": np.array([1, 1, 1], dtype=np.int64),
 }
+
+
+def write_samples(path: Path, columns: dict[str, Any]) -> None:
+    pq.write_table(pa.table(columns), path)
 
 
 def samples_of(source: Source) -> CellSamples:
@@ -48,6 +54,56 @@ def test_server_latency_counts_from_the_schedule(make_run: MakeRun) -> None:
     samples = samples_of(read_source(make_run(columns=columns, benchmark={"scenario": "server"})))
     assert samples.latency_ns.tolist() == [5, 20]
     assert samples.samples.tolist() == [1, 1]
+
+
+# Requests 0 and 2 succeed with two tokens each, request 1 fails after its first.
+REQUESTS = {
+    "start_ns": np.array([10, 20, 30]), "end_ns": np.array([100, 50, 230]), "samples": np.ones(3, np.int64),
+    "status": np.array([0, 500, 0]), "first_token_ns": np.array([40, 25, 90]), "last_token_ns": np.array([90, 25, 190]),
+    "tokens": np.array([2, 1, 2]),
+}  # fmt: skip
+TOKENS = {"token_query": np.array([0, 0, 1, 2, 2]), "token_ns": np.array([40, 90, 25, 90, 190])}
+TOKENS_FILE = "samples/cell-tokens.parquet"
+
+
+def test_failed_requests_are_in_no_latency(make_run: MakeRun) -> None:
+    samples = samples_of(read_source(make_run(columns=REQUESTS)))
+    assert samples.latency_ns.tolist() == [90, 200]
+    failed = REQUESTS | {"status": np.array([500, 500, 500])}
+    with pytest.raises(ResultsError, match="no request succeeded"):
+        samples_of(read_source(make_run(columns=failed)))
+
+
+def test_the_times_of_tokens_come_from_their_own_file(make_run: MakeRun) -> None:
+    directory = make_run(columns=REQUESTS, benchmark={"tokens_file": TOKENS_FILE})
+    write_samples(directory / TOKENS_FILE, TOKENS)
+    found = samples_of(read_source(directory)).series_ns
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "ttft": [30.0, 60.0], "tpot": [50.0, 100.0], "itl": [50.0, 100.0],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        ({"token_query": np.array([7]), "token_ns": np.array([40])}, "requests that the samples do not have"),
+        ({"token_query": np.array([-1]), "token_ns": np.array([40])}, "requests that the samples do not have"),
+        ({"token_query": np.array([0])}, "no column token_ns"),
+        (None, "samples file is missing"),
+    ],
+)
+def test_a_broken_file_of_tokens_is_refused(make_run: MakeRun, tokens: dict[str, Any] | None, text: str) -> None:
+    directory = make_run(columns=REQUESTS, benchmark={"tokens_file": TOKENS_FILE})
+    if tokens is not None:
+        write_samples(directory / TOKENS_FILE, tokens)
+    with pytest.raises(ResultsError, match=text):
+        samples_of(read_source(directory))
+
+
+def test_a_token_before_its_request_is_refused(make_run: MakeRun) -> None:
+    early = REQUESTS | {"first_token_ns": np.array([5, 25, 90])}
+    with pytest.raises(ResultsError, match="before their request"):
+        samples_of(read_source(make_run(columns=early)))
 
 
 def test_samples_are_not_read_before_they_are_needed(make_run: MakeRun) -> None:

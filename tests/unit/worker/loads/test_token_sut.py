@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
-from gputax.measure.columns import without_first
-from gputax.measure.tokens import token_series
 from gputax.plan.cells import Load
 from gputax.plan.tokens import FIRST_TOKEN, ITL, LAST_TOKEN, TOKEN_QUERY, TOKEN_TIME, TOKENS, TPOT, TTFT
+from gputax.results.columns import without_first
+from gputax.results.token_series import token_series
 from gputax.worker.loads.recording import Recording
 from gputax.worker.loads.sut import SERVER_COLUMNS, STREAM_COLUMNS, SampleLibrary, System
 from gputax.worker.loads.token_sut import token_callbacks, token_settings
