@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from gputax.errors import Interrupted, PreflightError
 from gputax.kubernetes.objects import APP, ROLE_LABEL, RUN_LABEL, Manifest, PodPlan, Size
@@ -105,6 +106,8 @@ class TenantShape:
     node: str = ""
     offer: Offer | None = None
     """None with the proxy, where a tenant does not have its own device."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Further variables of its container."""
 
     def shaped(self, plan: PodPlan) -> PodPlan:
         """Return the tenant's pod."""
@@ -121,6 +124,7 @@ class TenantShape:
                 PORT_VARIABLE: str(METRICS_PORT),
                 TECHNIQUE_VARIABLE: self.technique,
                 IMAGE_VARIABLE: plan.image,
+                **self.variables,
             },
             further_labels={
                 TECHNIQUE_LABEL: self.technique,
