@@ -240,7 +240,7 @@ class Cluster:
         namespace: str = "",
     ) -> list[Manifest]:
         """Return the objects of a kind; `*` is every namespace."""
-        with self._doing(f"list {kind}s"):
+        with self._doing(f"list {_several(kind)}"):
             found = self._lightkube().list(
                 resource(kind), labels=dict(labels or {}), fields=dict(fields or {}), **self._place(kind, namespace)
             )
@@ -272,7 +272,7 @@ class Cluster:
         asked: dict[str, Any] = {"labels": dict(labels), "fields": dict(fields or {})}
         known: dict[str, Manifest] = {}
         while True:
-            with self._doing(f"watch {kind}s"), contextlib.suppress(TransportError):
+            with self._doing(f"watch {_several(kind)}"), contextlib.suppress(TransportError):
                 for event, found in self._lightkube().watch(
                     resource(kind), on_error=on_error, **asked, **self._place(kind, "")
                 ):
@@ -423,3 +423,7 @@ def resource(kind: str) -> Any:
 def _name(manifest: Manifest) -> str:
     name = (manifest.get("metadata") or {}).get("name", "")
     return f"{manifest['kind']} {name}".strip()
+
+
+def _several(kind: str) -> str:
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
