@@ -1,4 +1,4 @@
-"""The client in several threads, as a duet of two pods uses it: msgspec crashes if two first decode one class at once."""
+"""The client in several threads, as a duet of two pods uses it: msgspec crashes if two decode a class first at once."""
 
 from __future__ import annotations
 
