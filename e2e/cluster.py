@@ -17,6 +17,7 @@ from e2e import certificates, configuration, host, images
 from e2e.api import Api
 from e2e.control_plane import daemons
 from e2e.device_offer import RESOURCE
+from e2e.gvisor_runtime import runsc_place
 from e2e.layout import API_URL, LANE_PARTS, NODE_NAME, STAND_IN_RUNTIMES, Layout, kubernetes_directory, run_directory
 from e2e.packages import install_command, missing_packages, program
 from e2e.processes import ClusterError, command_of, end, pid_of, start, stop, wait_until
@@ -146,13 +147,14 @@ def _check_host(layout: Layout) -> None:
 
 
 def _write_configuration(layout: Layout, binaries: Path) -> None:
-    directory, runc = layout.configuration, program("runc")
+    directory, runc, runsc = layout.configuration, program("runc"), runsc_place()
     for identity in ("admin", "kubelet", "controller-manager", "scheduler"):
         path = layout.kubeconfig(identity)
         path.touch(mode=0o600)
         path.write_text(configuration.kubeconfig(layout.certificates, identity))
     (directory / "kubelet.json").write_text(configuration.kubelet(layout))
-    (directory / "containerd.toml").write_text(configuration.containerd(layout, binaries, runc))
+    (directory / "containerd.toml").write_text(configuration.containerd(layout, binaries, runc, runsc))
+    (directory / "runsc.toml").write_text(configuration.runsc_options(layout, runsc))
     (directory / "audit.json").write_text(configuration.audit_policy())
     (directory / "cni/10-gputax.conflist").write_text(configuration.pod_network(layout))
     (directory / "resolv.conf").write_text("nameserver 127.0.0.1\n")

@@ -9,11 +9,14 @@ from typing import Any
 
 from e2e.layout import (
     API_URL,
+    FALSE_SANDBOX_RUNTIME,
     LANE_PARTS,
     NODE_ADDRESS,
     PAUSE_IMAGE,
     POD_BRIDGE,
     POD_SUBNET,
+    RUNSC_SHIM,
+    SANDBOX_RUNTIME,
     STAND_IN_RUNTIMES,
     Layout,
 )
@@ -81,10 +84,11 @@ def kubelet(layout: Layout) -> str:
     )
 
 
-def containerd(layout: Layout, binaries: Path, runc: str) -> str:
-    """Return containerd's configuration: its own root, state, socket and CDI files, runc and the stand-in runtimes."""
+def containerd(layout: Layout, binaries: Path, runc: str, runsc: Path) -> str:
+    """Return containerd's configuration: its own root, state, socket and CDI files, and every runtime handler."""
     plugin = '[plugins."io.containerd.cri.v1.runtime"'
-    handlers = {"runc": runc} | {name: str(layout.configuration / name) for name in STAND_IN_RUNTIMES}
+    handlers = {"runc": runc, FALSE_SANDBOX_RUNTIME: runc}
+    handlers |= {name: str(layout.configuration / name) for name in STAND_IN_RUNTIMES}
     # The shim by its path: containerd looks on PATH first, and Debian's own there is of another version.
     runtimes = "".join(
         f"""
@@ -98,6 +102,15 @@ SystemdCgroup = false
 """
         for name, binary in handlers.items()
     )
+    # runc's shim starts a pod's sandbox with runsc, but no container in it.
+    runtimes += f"""
+{plugin}.containerd.runtimes.{SANDBOX_RUNTIME}]
+runtime_type = "io.containerd.runsc.v1"
+runtime_path = "{runsc.with_name(RUNSC_SHIM)}"
+{plugin}.containerd.runtimes.{SANDBOX_RUNTIME}.options]
+TypeUrl = "io.containerd.runsc.v1.options"
+ConfigPath = "{layout.configuration}/runsc.toml"
+"""
     # restrict_oom_score_adj: without CAP_SYS_RESOURCE every pod would fail with "can't get final child's PID".
     return f"""version = 3
 root = "{layout.root}/containerd"
@@ -121,6 +134,11 @@ conf_dir = "{layout.configuration}/cni"
 {plugin}.containerd]
 default_runtime_name = "runc"
 {runtimes}"""
+
+
+def runsc_options(layout: Layout, runsc: Path) -> str:
+    """Return the options of gVisor's shim: which runsc it starts, and where that keeps its state."""
+    return f'binary_name = "{runsc}"\nroot = "{layout.root}/runsc"\n'
 
 
 def pod_network(layout: Layout) -> str:

@@ -25,6 +25,9 @@ PAUSE_IMAGE = "gputax.local/pause:e2e"
 PRODUCT_IMAGE = "gputax.local/gputax:e2e"
 STAND_IN_RUNTIMES = ("xen-cri",)
 """Runtime handlers that a wrapper plays: it records its call and then is runc."""
+SANDBOX_RUNTIME, FALSE_SANDBOX_RUNTIME = "runsc", "runsc-false"
+"""gVisor's handler, and one that is named like it and starts runc."""
+RUNSC_SHIM = "containerd-shim-runsc-v1"
 
 
 def cache_directory() -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -30,6 +30,8 @@ KINDS = {
     "resourceclaims": "ResourceClaim",
     "resourceslices": "ResourceSlice",
     "deviceclasses": "DeviceClass",
+    "resourcequotas": "ResourceQuota",
+    "runtimeclasses": "RuntimeClass",
 }
 NO_SUCH_RESOURCE = {
     "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound",
@@ -55,6 +57,11 @@ class KubeApi:
         self.forbidden: set[str] = set()
         self.unserved: set[str] = set()
         """API groups that this server does not have."""
+        self.version = "v1.34.0"
+        self.serves: Sequence[str] = ()
+        """Versions of API groups (`v1`, `apps/v1`); others are not found. Empty: whatever is asked for."""
+        self.refuses: Callable[[dict[str, Any]], str] = lambda manifest: ""
+        """Returns why an object that is written is a bad request; empty if it is not."""
         self.namespace_goes_after_s = 0.0
         self.plays_pods = False
         """Pods that are created become ready on the node that they name."""
@@ -283,19 +290,28 @@ class KubeApi:
                 url = urlsplit(self.path)
                 api.requests.append(f"{self.command} {url.path}")
                 data = self.body()
-                if any(f"/apis/{group}/" in url.path for group in api.unserved):
+                known = (
+                    not api.serves
+                    or url.path == "/version"
+                    or any(url.path.startswith(f"/api{'s' if '/' in each else ''}/{each}/") for each in api.serves)
+                )
+                if not known or any(f"/apis/{group}/" in url.path for group in api.unserved):
                     # In the words of a real API server, which has no object to name.
                     return self.answer(NO_SUCH_RESOURCE, 404)
                 if f"{self.command} {url.path.rsplit('/', 1)[-1]}" in api.forbidden or url.path in api.forbidden:
                     return self.refuse(403, "Forbidden")
                 if url.path == "/version":
-                    return self.answer({"gitVersion": "v1.34.0"})
+                    return self.answer({"gitVersion": api.version})
+                if self.command in ("POST", "PATCH") and (words := api.refuses(data)):
+                    return self.refuse(400, words)
                 if url.path.endswith("/log"):
                     return self.answer(api.log)
                 if self.command == "PATCH" and "merge-patch" in str(self.headers.get("Content-Type")):
                     return self.merge(url.path, data)
                 if self.command == "PATCH":
                     return self.answer(api.put(url.path, data))
+                if url.path.endswith("/selfsubjectaccessreviews"):
+                    return self.answer({**data, "status": {"allowed": True}}, 201)
                 if self.command == "POST":
                     return self.answer(api.put(f"{url.path}/{data['metadata']['name']}", data), 201)
                 if self.command == "GET" and url.path.rsplit("/", 1)[-1] in KINDS:

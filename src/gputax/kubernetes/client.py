@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -188,6 +189,7 @@ class Cluster:
         self.calls = 0
         """The number of requests sent; a watch counts as one."""
         self._closed = False
+        self._opening = threading.Lock()
         self._client: Any = None
         # Untyped: lightkube distinguishes kinds by overloads, but here the kind is data.
 
@@ -206,6 +208,7 @@ class Cluster:
         from lightkube import codecs
 
         where = _name(manifest)
+        resource(manifest["kind"])
         with self._doing(f"create {where}"):
             made = self._lightkube().create(codecs.from_dict(manifest), dry_run=dry_run)
         return dict(made.to_dict())
@@ -214,6 +217,7 @@ class Cluster:
         """Create or update one object by server-side apply."""
         from lightkube import codecs
 
+        resource(manifest["kind"])
         with self._doing(f"apply {_name(manifest)}"):
             made = self._lightkube().apply(codecs.from_dict(manifest), force=force)
         return dict(made.to_dict())
@@ -236,7 +240,7 @@ class Cluster:
         namespace: str = "",
     ) -> list[Manifest]:
         """Return the objects of a kind; `*` is every namespace."""
-        with self._doing(f"list {kind}s"):
+        with self._doing(f"list {_several(kind)}"):
             found = self._lightkube().list(
                 resource(kind), labels=dict(labels or {}), fields=dict(fields or {}), **self._place(kind, namespace)
             )
@@ -268,7 +272,7 @@ class Cluster:
         asked: dict[str, Any] = {"labels": dict(labels), "fields": dict(fields or {})}
         known: dict[str, Manifest] = {}
         while True:
-            with self._doing(f"watch {kind}s"), contextlib.suppress(TransportError):
+            with self._doing(f"watch {_several(kind)}"), contextlib.suppress(TransportError):
                 for event, found in self._lightkube().watch(
                     resource(kind), on_error=on_error, **asked, **self._place(kind, "")
                 ):
@@ -369,17 +373,18 @@ class Cluster:
 
     def _lightkube(self) -> Any:
         self.calls += 1
-        if self._client is None:
-            from httpx2 import Timeout
-            from lightkube import Client
+        with self._opening:
+            if self._client is None:
+                from httpx2 import Timeout
+                from lightkube import Client
 
-            self._client = Client(
-                config=self._config,
-                namespace=self.namespace,
-                field_manager=FIELD_MANAGER,
-                timeout=Timeout(TIMEOUT_S),
-            )
-        return self._client
+                self._client = Client(
+                    config=self._config,
+                    namespace=self.namespace,
+                    field_manager=FIELD_MANAGER,
+                    timeout=Timeout(TIMEOUT_S),
+                )
+            return self._client
 
     def _place(self, kind: str, namespace: str) -> dict[str, str]:
         from lightkube.core.resource import NamespacedResource
@@ -392,13 +397,33 @@ class Cluster:
             yield
 
 
-def resource(kind: str) -> Any:
-    """Return lightkube's class for a kind."""
-    from lightkube.codecs import resource_registry
+_prepared: dict[str, Any] = {}
+_preparing = threading.Lock()
 
-    return resource_registry.load(KINDS[kind], kind)
+
+def resource(kind: str) -> Any:
+    """Return lightkube's class for a kind, ready to be decoded by several threads.
+
+    msgspec 0.22 describes a class when it decodes the first object of it, and crashes the process if two threads do so
+    at once.
+    """
+    if kind not in _prepared:
+        from lightkube.codecs import resource_registry
+        from lightkube.core import decoders
+
+        with _preparing:
+            found = resource_registry.load(KINDS[kind], kind)
+            decoders.decode_list(b'{"items": []}', found)
+            decoders.decode_watch_event(b'{"type": "ADDED", "object": {}}')
+            decoders.decode_status(b"{}")
+            _prepared[kind] = found
+    return _prepared[kind]
 
 
 def _name(manifest: Manifest) -> str:
     name = (manifest.get("metadata") or {}).get("name", "")
     return f"{manifest['kind']} {name}".strip()
+
+
+def _several(kind: str) -> str:
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"

@@ -31,13 +31,16 @@ class ReadyPod:
 
 
 class RunPods:
-    """All pods of a run in one namespace of one cluster, followed by one watch."""
+    """All pods of a run in one namespace of one cluster, followed by one watch; for several threads."""
 
     def __init__(self, context: str, namespace: str, say: Say, run_id: str = "", clock: Clock | None = None) -> None:
         self.cluster = Cluster(context, namespace)
         self.run_id = run_id or new_run_id()
         self.clock = clock or Clock()
         self._say = say
+        self._making = threading.RLock()
+        self._of_plan: dict[str, threading.RLock] = {}
+        self._count = 0
         self._watch: PodWatch | None = None
         self._ready: dict[str, ReadyPod] = {}
         self._made: list[str] = []
@@ -48,7 +51,15 @@ class RunPods:
         """What is called by `close` once the pods are gone, for example to delete what they used."""
 
     def ready(self, plan: PodPlan, timeout_s: float) -> ReadyPod:
-        """Return the pod of this plan: the running one, or a new one once it is ready."""
+        """Return the pod of this plan: the running one, or a new one once it is ready; equal plans get the same pod."""
+        with self._alone(plan):
+            return self._pod_of(plan, timeout_s)
+
+    def _alone(self, plan: PodPlan) -> threading.RLock:
+        with self._making:
+            return self._of_plan.setdefault(repr(plan), threading.RLock())
+
+    def _pod_of(self, plan: PodPlan, timeout_s: float) -> ReadyPod:
         key = repr(plan)
         known = self._ready.get(key)
         if known is not None and not self.death(known.name):
@@ -130,11 +141,12 @@ class RunPods:
         self.remove(name)
 
     def _watching(self) -> PodWatch:
-        if self._watch is None:
-            self._remove_finished()
-            ours = {"app.kubernetes.io/managed-by": APP, RUN_LABEL: self.run_id}
-            self._watch = PodWatch(self.cluster, ours, self.clock)
-        return self._watch
+        with self._making:
+            if self._watch is None:
+                self._remove_finished()
+                ours = {"app.kubernetes.io/managed-by": APP, RUN_LABEL: self.run_id}
+                self._watch = PodWatch(self.cluster, ours, self.clock)
+            return self._watch
 
     def _remove_finished(self) -> None:
         """Delete the pods of earlier runs that were killed: such pods exit by themselves, but are not deleted."""
@@ -151,7 +163,9 @@ class RunPods:
             self._files[f"kubernetes/{name}.log"] = self.cluster.log(name)
 
     def _next_name(self, role: str) -> str:
-        return f"{APP}-{role}-{self.run_id}-{len(self._files) + len(self._made)}"
+        with self._making:
+            self._count += 1
+            return f"{APP}-{role}-{self.run_id}-{self._count}"
 
 
 def new_run_id() -> str:

@@ -29,6 +29,8 @@ UNSCHEDULABLE_GRACE_S = 20.0
 AUTOSCALED = ("TriggeredScaleUp", "cluster-autoscaler")
 # How long a container may be creating before we read the events for the reason; an image may be large.
 CREATING_GRACE_S = 16.0
+# Warnings about a pod that starts all the same; they may be newer than the one that says why it does not.
+HARMLESS = ("MissingClusterDNS", "DNSConfigForming")
 SANDBOX = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "FailedPrepareDynamicResources")
 # How long to wait for the watch to report a new pod before asking for it.
 UNSEEN_S = 0.5
@@ -109,8 +111,8 @@ def death_words(event: str, pod: Manifest) -> str:
 
 
 def event_words(events: list[Manifest]) -> str:
-    """Return the reason and message of the latest warning event."""
-    warnings = [each for each in events if each.get("type") == "Warning"]
+    """Return the reason and message of the latest warning event that may keep a pod from starting."""
+    warnings = [each for each in events if each.get("type") == "Warning" and each.get("reason") not in HARMLESS]
     if not warnings:
         return ""
     last = max(warnings, key=_event_time)

@@ -17,12 +17,12 @@ from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice
 from gputax.plan.engines import ENGINES, parse_engine, waiting_passively
 from gputax.plan.environment import BARE
-from gputax.plan.shares import EQUAL_WITHIN, Asked
+from gputax.plan.shares import Asked
 from gputax.plan.techniques import Entitlement, Technique
 from gputax.plan.workloads import is_micro
 from gputax.sharing.cpu_quota import WEIGHT, Quota, QuotaGroups, quota_of
 from gputax.sharing.local_tenants import KERNEL_TIME, SOFTWARE, CommonProxy, CoreTenant, ProxyTenant, QuotaTenant
-from gputax.sharing.place import Say, Switched, Tenant
+from gputax.sharing.place import Say, Switched, Tenant, refuse_unequal
 from gputax.worker.probes.limits import CpuAllowance, cpu_allowance
 
 NO_TIME_OF_ITS_OWN = (
@@ -123,7 +123,7 @@ class CpuShared:
 
     def refuse_shares(self, technique: Technique, shares: Sequence[float]) -> None:
         """Refuse unequal shares: the scheduler gives equal processes equal turns."""
-        refuse_unequal(technique, shares)
+        refuse_unequal(technique, shares, "cpu-quota,proxy")
 
     def asking(self, name: str, shares: Sequence[float], setup: Setup) -> list[Tenant]:
         """Return processes without any limit, each able to use all cores; they may expect equal turns."""
@@ -380,16 +380,6 @@ class BareShared:
         if technique.name not in self._techniques:
             self._techniques[technique.name] = technique.load(self.name)(self._machine)
         return self._techniques[technique.name]
-
-
-def refuse_unequal(technique: Technique, shares: Sequence[float]) -> None:
-    """Raise UsageError for shares of different sizes."""
-    if max(shares) - min(shares) > EQUAL_WITHIN:
-        raise UsageError(
-            f"{technique.name} cannot be asked for unequal shares",
-            where=f"technique {technique.name}",
-            next_step=f"use --shares 1/{len(shares)}, or --tech cpu-quota,proxy",
-        )
 
 
 def _of_cores(threads: int, cpus: float) -> Entitlement:

@@ -11,6 +11,7 @@ from gputax.kubernetes.nodes import MIG_RESOURCE, STRATEGY_LABEL, NodeFacts
 from gputax.plan.driver import SOFTWARE_DEVICE_NAME
 from gputax.plan.environment import PROXY
 from gputax.sharing.offer import NodeTechnique, Offer, memory_of_mb, node_technique, unmet
+from gputax.worker.tenant.info import MPS_PERCENTAGE_VARIABLE
 
 Reached = Literal["cuda", "software", "cpu"]
 
@@ -252,14 +253,19 @@ def mps_reasons(seen: Sequence[Seen], node: NodeFacts, offer: Offer) -> list[str
     """MPS: one server for all. A client without its daemon runs without MPS and no error, so check the caps."""
     reasons = same_gpu(seen)
     for each in seen:
-        who, mps = f"tenant {each.number}", each.mps
+        who, mps, own = f"tenant {each.number}", each.mps, offer.of_tenant(each.number)
         if not mps.get("pipe_directory"):
             reasons.append(f"{who} is not a client of MPS: CUDA_MPS_PIPE_DIRECTORY is not set")
         elif not mps.get("control_socket"):
             reasons.append(f"{who} finds no MPS control daemon in {mps['pipe_directory']}")
+        elif own.variables and mps.get("active_thread_percentage") != own.variables[MPS_PERCENTAGE_VARIABLE]:
+            reasons.append(
+                f"{who} asked for {own.sm_percent:g} % of the SMs, but {MPS_PERCENTAGE_VARIABLE} is "
+                f"{mps.get('active_thread_percentage') or 'not set'} in its process"
+            )
         elif offer.flavour == "gke" and not (mps.get("active_thread_percentage") and mps.get("pinned_memory_limit")):
             reasons.append(f"{who} does not have the variables with the MPS caps that GKE sets")
-        reasons += uncapped(each, node, offer)
+        reasons += uncapped(each, node, own)
     return reasons
 
 

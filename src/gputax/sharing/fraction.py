@@ -14,7 +14,7 @@ from gputax.kubernetes.objects import GPU_RESOURCE
 from gputax.plan.shares import Asked
 from gputax.plan.techniques import Entitlement
 from gputax.sharing.evidence import CAP_TOLERANCE, Seen, mib, same_gpu
-from gputax.sharing.offer import WHOLE, NodeTechnique, Offer, Wish, share_of
+from gputax.sharing.offer import WHOLE, NodeTechnique, Offer, Wish, mps_lowered, share_of, whole_percent
 
 FRACTION = "fraction"
 HAMI_ANNOTATION = "hami.io/node-nvidia-register"
@@ -148,6 +148,15 @@ def _number(text: object) -> float | None:
 
 
 TECHNIQUE = NodeTechnique(fraction_reasons)
+
+
+def offer_to(offer: Offer, share: float, node: NodeFacts) -> Offer:
+    """Return the offer to one tenant that asks for this share; the same one where all tenants have the same."""
+    if offer.flavour in SLICERS:
+        return SLICERS[offer.flavour].for_share(offer, share, node)
+    if offer.technique == "mps" and offer.sm_percent and whole_percent(share) < offer.sm_percent:
+        return mps_lowered(offer, share, node.memory_mb)
+    return offer
 
 
 def asked_of(offer: Offer, share: float, node: NodeFacts) -> Asked:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gputax.errors import UsageError
 from gputax.kubernetes.nodes import MIG_RESOURCE, MIG_STATE_LABEL, PRODUCT_LABEL, NodeFacts
 from gputax.plan.environment import K8S
 from gputax.plan.techniques import TECHNIQUES, Entitlement
+from gputax.worker.tenant.info import MPS_MEMORY_VARIABLE, MPS_PERCENTAGE_VARIABLE
 
 if TYPE_CHECKING:
     from gputax.sharing.evidence import Seen
@@ -139,6 +140,10 @@ class Offer:
     """A tenant's pod requests one of the resource; otherwise an annotation says what it gets."""
     amounts: Mapping[str, str] = field(default_factory=dict)
     """Further resources of a tenant's pod: percentages of the SMs and of the memory."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables of a tenant's container: an MPS client may lower its caps by them."""
+    of_tenants: Mapping[int, Offer] = field(default_factory=dict)
+    """By number, the offers of tenants that asked for shares of their own; the others have this one."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = ""
@@ -147,9 +152,15 @@ class Offer:
     """Why this installation cannot offer it here; empty if it can."""
     refusal_step: str = ""
 
+    def of_tenant(self, number: int) -> Offer:
+        """Return the offer of one tenant."""
+        return self.of_tenants.get(number, self)
+
     def limits(self) -> dict[str, object]:
         """Return the effective limits for the record; "MPS" alone could mean three different setups."""
+        own = {str(number): each.limits() for number, each in self.of_tenants.items()}
         return {
+            **({"tenants": own} if own else {}),
             "flavour": self.flavour,
             "resource": self.resource,
             "replicas": self.replicas,
@@ -184,9 +195,35 @@ def failure(node: NodeFacts, offer: Offer) -> str:
 
 def mps_share(replicas: int, memory_mb: float | None) -> Entitlement:
     """Return a tenant's share under MPS with NVIDIA's caps, which also apply to a single tenant."""
-    percent = 100 // replicas
-    memory = f"{memory_mb / 1024:.1f} GB" if memory_mb else f"1/{replicas} of the memory"
-    return Entitlement(f"{percent} % of the SMs, {memory}", percent / 100)
+    return mps_entitlement(100 // replicas, memory_mb, f"1/{replicas} of the memory")
+
+
+def mps_entitlement(percent: int, memory_mb: float | None, unknown: str = "") -> Entitlement:
+    """Return the share of an MPS client with these caps; `unknown` says what its cap on memory is, if there is one."""
+    memory = f", {memory_mb / 1024:.1f} GB" if memory_mb else f", {unknown}" if unknown else "; no cap on memory"
+    return Entitlement(f"{percent} % of the SMs{memory}", percent / 100)
+
+
+def whole_percent(share: float) -> int:
+    """Return a share as MPS takes it: whole percents, never more than was asked for."""
+    return max(1, int(100.0 * share + 1e-6))
+
+
+def mps_lowered(offer: Offer, share: float, whole_mb: float | None) -> Offer:
+    """Return the offer of an MPS client that lowers its caps to a share of the device; it can never raise them."""
+    percent = whole_percent(share)
+    variables = {MPS_PERCENTAGE_VARIABLE: str(percent)}
+    memory_mb = offer.memory_mb
+    if offer.caps_memory and whole_mb:
+        memory_mb = min(whole_mb * percent / 100.0, memory_mb or whole_mb)
+        variables[MPS_MEMORY_VARIABLE] = f"0={int(memory_mb)}M"
+    return replace(
+        offer,
+        entitlement=mps_entitlement(percent, memory_mb),
+        sm_percent=float(percent),
+        memory_mb=memory_mb,
+        variables=variables,
+    )
 
 
 def mig_share(profile: str, node: NodeFacts) -> Entitlement:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from gputax.environments.environment import Described, Environment, Evidence
-from gputax.errors import PreflightError
+from gputax.errors import PreflightError, UsageError
 from gputax.plan.cells import Setup
-from gputax.plan.shares import Asked
+from gputax.plan.shares import EQUAL_WITHIN, Asked
 from gputax.plan.techniques import Entitlement, Technique
 
 Say = Callable[[str], None]
@@ -90,3 +90,13 @@ class AsksForShares(Protocol):
     def asking(self, technique: Technique, shares: Sequence[float], setup: Setup) -> list[Tenant]:
         """Return tenants that ask for these shares, not yet started; a share of 1 is the whole device."""
         ...
+
+
+def refuse_unequal(technique: Technique, shares: Sequence[float], instead: str) -> None:
+    """Raise UsageError for shares of different sizes; `instead` names techniques that can be asked for them."""
+    if max(shares) - min(shares) > EQUAL_WITHIN:
+        raise UsageError(
+            f"{technique.name} cannot be asked for unequal shares",
+            where=f"technique {technique.name}",
+            next_step=f"use --shares 1/{len(shares)}, or --tech {instead}",
+        )

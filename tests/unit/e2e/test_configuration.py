@@ -8,13 +8,21 @@ from pathlib import Path
 
 from e2e import configuration
 from e2e.control_plane import daemons
-from e2e.layout import NODE_ADDRESS, PAUSE_IMAGE, STAND_IN_RUNTIMES, Layout
+from e2e.layout import (
+    FALSE_SANDBOX_RUNTIME,
+    NODE_ADDRESS,
+    PAUSE_IMAGE,
+    SANDBOX_RUNTIME,
+    STAND_IN_RUNTIMES,
+    Layout,
+)
 
 LAYOUT = Layout(Path("/run-directory"))
+RUNSC = Path("/cache/runsc")
 
 
 def test_containerd_keeps_its_state_in_the_run_directory_and_knows_every_stand_in_runtime() -> None:
-    parsed = tomllib.loads(configuration.containerd(LAYOUT, Path("/binaries"), "/usr/sbin/runc"))
+    parsed = tomllib.loads(configuration.containerd(LAYOUT, Path("/binaries"), "/usr/sbin/runc", RUNSC))
     for place in (parsed["root"], parsed["state"], parsed["grpc"]["address"]):
         assert place.startswith("/run-directory/")
     assert parsed["plugins"]["io.containerd.cri.v1.images"]["pinned_images"] == {"sandbox": PAUSE_IMAGE}
@@ -22,10 +30,19 @@ def test_containerd_keeps_its_state_in_the_run_directory_and_knows_every_stand_i
     assert plugin["enable_cdi"] is True
     assert plugin["cdi_spec_dirs"] == [str(LAYOUT.cdi)]
     runtimes = plugin["containerd"]["runtimes"]
-    assert set(runtimes) == {"runc", *STAND_IN_RUNTIMES}
+    sandbox = runtimes.pop(SANDBOX_RUNTIME)
+    assert sandbox["runtime_path"] == "/cache/containerd-shim-runsc-v1"
+    assert sandbox["options"]["ConfigPath"] == "/run-directory/configuration/runsc.toml"
+    assert set(runtimes) == {"runc", FALSE_SANDBOX_RUNTIME, *STAND_IN_RUNTIMES}
+    assert runtimes[FALSE_SANDBOX_RUNTIME]["options"] == runtimes["runc"]["options"]
     assert {each["runtime_path"] for each in runtimes.values()} == {"/binaries/containerd-shim-runc-v2"}
     for name in STAND_IN_RUNTIMES:
         assert runtimes[name]["options"]["BinaryName"] == f"/run-directory/configuration/{name}"
+
+
+def test_gvisors_shim_starts_the_runsc_of_the_lane_with_its_state_in_the_run_directory() -> None:
+    options = tomllib.loads(configuration.runsc_options(LAYOUT, RUNSC))
+    assert options == {"binary_name": "/cache/runsc", "root": "/run-directory/runsc"}
 
 
 def test_a_stand_in_runtime_records_its_call_and_is_runc() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import threading
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +31,7 @@ class MemoryCluster:
         self.finished: list[str] = []
         self.events: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
         self.on_create: BaseException | None = None
+        self.watches = 0
 
     def create(self, manifest: dict[str, Any]) -> dict[str, Any]:
         live = {**manifest, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
@@ -47,9 +51,11 @@ class MemoryCluster:
 
     def list(self, kind: str, *, labels: Mapping[str, str]) -> list[dict[str, Any]]:
         assert "gputax.dev/run" not in labels
+        time.sleep(0.01)  # as an answer takes: others come in between
         return [{"metadata": {"name": name}, "status": {"phase": "Succeeded"}} for name in self.finished]
 
     def watch(self, kind: str, *, labels: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        self.watches += 1
         while True:
             yield self.events.get()
 
@@ -152,3 +158,22 @@ def test_a_pod_that_never_started_is_waited_for_as_well(run: RunPods, monkeypatc
     run.close()
     assert len(waited) == 1
     assert memory(run).pods == {}
+
+
+def test_threads_with_different_plans_get_different_pods_and_one_watch(run: RunPods) -> None:
+    """The two sides of a duet `k8s k8s:gvisor` start at once, and its control shares the first one's pod."""
+    plans = [PLAN, replace(PLAN, runtime_class="gvisor"), PLAN]
+    together, found = threading.Barrier(len(plans)), [""] * len(plans)
+
+    def start(number: int) -> None:
+        together.wait()
+        found[number] = run.ready(plans[number], 5).name
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(len(plans))]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(10)
+    assert found[0] == found[2] != found[1]
+    assert sorted(memory(run).pods) == sorted(set(found))
+    assert memory(run).watches == 1

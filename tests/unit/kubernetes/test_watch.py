@@ -77,6 +77,8 @@ def test_the_last_warning_counts() -> None:
         {"type": "Normal", "reason": "Pulled", "message": "c", "lastTimestamp": "2026-01-01T00:00:10Z"},
     ]
     assert event_words(events) == "New: b"
+    dns = {"type": "Warning", "reason": "MissingClusterDNS", "message": "d", "lastTimestamp": "2026-01-01T00:00:11Z"}
+    assert event_words([dns, *events]) == "New: b"  # the pod starts all the same
     assert event_words(events[2:]) == ""
 
 

@@ -21,7 +21,16 @@ from gputax.kubernetes.claims import (
 )
 from gputax.kubernetes.nodes import MEMORY_LABEL, PRODUCT_LABEL, NodeFacts, quantity
 from gputax.sharing.flavours import LEAST_REPLICAS, refuse_too_many_mps_clients
-from gputax.sharing.offer import IN_TURNS, WHOLE, Offer, chosen_profile, memory_of_mb, mig_share, mps_share
+from gputax.sharing.offer import (
+    IN_TURNS,
+    WHOLE,
+    Offer,
+    chosen_profile,
+    memory_of_mb,
+    mig_share,
+    mps_entitlement,
+    whole_percent,
+)
 
 FLAVOUR = "dra"
 PARENT = f"{DRIVER}/parentUUID"
@@ -53,6 +62,8 @@ class Choice:
     """The UUID of the GPU that earlier cells used: all cells must use the same."""
     devices: Sequence[SliceDevice] | None = None
     """None if we may not read ResourceSlices."""
+    most: float = 0.0
+    """The largest share that a tenant will ask for, where they are unequal; 0: the tenants have equal shares."""
 
 
 def asked_for(technique: str, parts: int, choice: Choice) -> Asked:
@@ -80,9 +91,11 @@ def asked_for(technique: str, parts: int, choice: Choice) -> Asked:
         case "mps":
             refuse_too_many_mps_clients(NodeFacts(choice.node or "of the claim"), parts)
             replicas = max(LEAST_REPLICAS, parts)
-            cap_mb = memory_mb / replicas if memory_mb else None
-            offer = mps_offer(100 // replicas, cap_mb, replicas)
-            return Asked(offer, selectors=selectors, parameters=mps_parameters(100 // replicas, cap_mb))
+            percent = whole_percent(choice.most) if choice.most else 100 // replicas
+            part = choice.most or 1.0 / replicas
+            cap_mb = memory_mb * part if memory_mb else None
+            offer = mps_offer(percent, cap_mb, replicas)
+            return Asked(offer, selectors=selectors, parameters=mps_parameters(percent, cap_mb))
     raise UsageError(
         f"the technique {technique} does not exist with --sharing-flavour {FLAVOUR}",
         next_step="use --tech exclusive,time-slicing,mps,mig",
@@ -91,9 +104,8 @@ def asked_for(technique: str, parts: int, choice: Choice) -> Asked:
 
 def mps_offer(percent: int, cap_mb: float | None, replicas: int) -> Offer:
     """Return the offer of MPS with these caps."""
-    share = mps_share(max(1, 100 // percent), cap_mb) if cap_mb else _without_memory_cap(percent)
     return Offer(
-        "mps", FLAVOUR, GPU_CLASS, 1, share,
+        "mps", FLAVOUR, GPU_CLASS, 1, mps_entitlement(percent, cap_mb),
         replicas=replicas, sm_percent=percent, memory_mb=cap_mb, caps_memory=cap_mb is not None,
     )  # fmt: skip
 
@@ -177,9 +189,3 @@ def _no_devices(what: str, choice: Choice) -> PreflightError:
         where=where,
         next_step="kubectl get resourceslices -o wide; gputax doctor --env k8s --sharing-flavour dra",
     )
-
-
-def _without_memory_cap(percent: int) -> Any:
-    from gputax.plan.techniques import Entitlement
-
-    return Entitlement(f"{percent} % of the SMs; no cap on memory", percent / 100)

@@ -20,15 +20,19 @@ from gputax.plan.cells import Setup
 from gputax.plan.driver import driver_choice
 from gputax.plan.engines import waiting_passively
 from gputax.plan.options import EnvironmentOptions
+from gputax.plan.shares import EQUAL_WITHIN
 from gputax.plan.techniques import Technique
 from gputax.sharing.dra.claims import RunClaims
 from gputax.sharing.dra.environment import ClaimedKubernetes, owned_claim
 from gputax.sharing.dra.evidence import claim_evidence
-from gputax.sharing.dra.offer import FLAVOUR, Asked, Choice, asked_for, offer_of
+from gputax.sharing.dra.offer import FLAVOUR, Asked, Choice, asked_for, node_of, offer_of
+from gputax.sharing.fraction import asked_of, offer_to
 from gputax.sharing.kubernetes.node import others_of_run, tenant_size
 from gputax.sharing.kubernetes.tenant_pods import TenantPods, TenantShape
 from gputax.sharing.offer import Offer
-from gputax.sharing.place import Say, Switched, Tenant
+from gputax.sharing.place import Say, Switched, Tenant, refuse_unequal
+
+MPS = "mps"
 
 
 class ClaimedShared:
@@ -45,6 +49,10 @@ class ClaimedShared:
         self._claim: PodClaim | None = None
         self._devices: list[SliceDevice] | None = None
         self._gpu = ""
+        self._most = 0.0
+        """The largest of unequal shares of MPS, which the claim's cap must allow."""
+        self._asked_for: tuple[str, tuple[float, ...]] | None = None
+        self._of_tenants: dict[int, Offer] = {}
         self._environments: dict[tuple[str, int, Setup], ClaimedKubernetes] = {}
         self._latest: list[ClaimedKubernetes] = []
         self._size: dict[int, Size] = {}
@@ -77,18 +85,56 @@ class ClaimedShared:
             raise UsageError(
                 f"{count} tenants, but the device has only {parts} parts", next_step=f"use --slices {count}"
             )
-        offer = self._offer(technique)
+        self._of_tenants = {}
+        return self._tenants(technique, count, parts, setup)
+
+    def _tenants(self, technique: Technique, count: int, parts: int, setup: Setup) -> list[Tenant]:
+        self._offer(technique)
         self._renew(technique.name, parts)
         size = self._tenant_size(parts)
         threads = setup.threads or max(1, size.cpus if not size.millicpus else size.millicpus // 1000)
         setup = dataclasses.replace(setup, threads=threads, engine=waiting_passively(setup.engine))
         self._latest = [self._environment(technique, number, size, setup) for number in range(1, count + 1)]
-        return [Tenant(each, setup, offer.entitlement) for each in self._latest]
+        entitlements = [self._own(technique, number).entitlement for number in range(1, count + 1)]
+        return [Tenant(each, setup, mine) for each, mine in zip(self._latest, entitlements, strict=True)]
+
+    def refuse_shares(self, technique: Technique, shares: Sequence[float], setup: Setup) -> None:
+        """Raise UsageError for unequal shares, except of MPS: its claim then has the cap of the largest one."""
+        self.impossible(technique, setup)
+        unequal = max(shares) - min(shares) > EQUAL_WITHIN
+        if technique.name == MPS and unequal and self._options.resource_claim:
+            raise UsageError(
+                "the caps of a claim of yours are not known before a tenant has it, so unequal shares of it cannot "
+                "be asked for",
+                where=f"--resource-claim {self._options.resource_claim}",
+                next_step=f"omit --resource-claim, or use --shares 1/{len(shares)}",
+            )
+        if technique.name != MPS:
+            refuse_unequal(technique, shares, "mps")
+        self._most = max(shares) if technique.name == MPS and unequal else self._most
+
+    def asking(self, technique: Technique, shares: Sequence[float], setup: Setup) -> list[Tenant]:
+        """Return pods that ask for these shares; those of other shares are deleted first, because they hold theirs."""
+        if self._asked_for != (technique.name, tuple(shares)):
+            self._pods.empty()
+            self._environments.clear()
+        self._asked_for = (technique.name, tuple(shares))
+        offer, node = self._offer(technique), node_of(self._options.node, self._device())
+        self._of_tenants = {
+            number: own
+            for number, share in enumerate(shares, start=1)
+            if (own := offer_to(offer, share, node)) != offer
+        }
+        parts = max(len(shares), self._switched[1] if self._switched else 1)
+        tenants = self._tenants(technique, len(shares), parts, setup)
+        asked = [asked_of(self._own(technique, number), share, node) for number, share in enumerate(shares, start=1)]
+        return [dataclasses.replace(tenant, asked=each) for tenant, each in zip(tenants, asked, strict=True)]
 
     def evidence(self, technique: Technique, tenants: Sequence[Evidence], described: Sequence[Described]) -> Evidence:
         """Return the evidence from the claims, the ResourceSlices and the tenants' own reports."""
         claimed = [each.claimed(number) for number, each in enumerate(self._latest, start=1)]
-        proof = claim_evidence(self._offer(technique), claimed, self._devices, tenants, described)
+        offer = dataclasses.replace(self._offer(technique), of_tenants=self._of_tenants)
+        proof = claim_evidence(offer, claimed, self._devices, tenants, described)
         self._pin(claimed[0].devices[0].identity if claimed and claimed[0].devices else "", described)
         return proof
 
@@ -112,7 +158,8 @@ class ClaimedShared:
 
     def _make(self, technique: str, parts: int) -> None:
         options = self._options
-        choice = Choice(options.mig_profile, options.time_slice, options.node, self._gpu, self._devices)
+        most = self._most if technique == MPS else 0.0
+        choice = Choice(options.mig_profile, options.time_slice, options.node, self._gpu, self._devices, most)
         if options.resource_claim:
             self._claim = owned_claim(options.resource_claim)
             if self._claim.template:
@@ -140,13 +187,22 @@ class ClaimedShared:
             raise UsageError(f"no claim was made for {technique.name}")
         return self._asked.offer
 
+    def _own(self, technique: Technique, number: int) -> Offer:
+        return self._of_tenants.get(number) or self._offer(technique)
+
+    def _device(self) -> SliceDevice | None:
+        """Return a whole GPU that the claims may get: the one of earlier cells, or the smallest."""
+        whole = [each for each in self._devices or () if each.kind != "mig" and self._gpu in ("", each.gpu)]
+        return min(whole, key=lambda each: each.memory_mb or 0.0, default=None)
+
     def _environment(self, technique: Technique, number: int, size: Size, setup: Setup) -> ClaimedKubernetes:
         key = (technique.name, number, setup)
         if key not in self._environments:
             asked, claim = self._asked, self._claim
             assert asked is not None
             assert claim is not None
-            shape = TenantShape(technique.name, number, size, self._options.node)
+            variables = self._own(technique, number).variables
+            shape = TenantShape(technique.name, number, size, self._options.node, variables=variables)
             request = "" if claim.template or self._options.resource_claim else asked.request_of(number)
             named = dataclasses.replace(claim, request=request)
             self._environments[key] = ClaimedKubernetes(

@@ -23,11 +23,14 @@ from gputax.plan.options import EnvironmentOptions
 from gputax.plan.shares import EQUAL_WITHIN, Asked
 from gputax.plan.techniques import Entitlement, Technique
 from gputax.sharing.evidence import proxy_group_evidence, technique_evidence
-from gputax.sharing.fraction import FRACTION, SLICERS, asked_of
+from gputax.sharing.flavours import replicas_for
+from gputax.sharing.fraction import FRACTION, asked_of, offer_to
 from gputax.sharing.kubernetes.node import SharingNode
 from gputax.sharing.kubernetes.tenant_pods import TenantPods, TenantShape
-from gputax.sharing.offer import BEHIND_THE_PROXY, Offer
+from gputax.sharing.offer import BEHIND_THE_PROXY, Offer, whole_percent
 from gputax.sharing.place import Say, Switched, Tenant
+
+MPS = "mps"
 
 
 class KubernetesShared:
@@ -44,6 +47,10 @@ class KubernetesShared:
         self._asked_for: tuple[str, tuple[float, ...]] | None = None
         self._environments: dict[tuple[str, int, Setup], Kubernetes] = {}
         """Kept across cells: an environment kills what its earlier workers may have left in the pod."""
+        self._unequal = False
+        """Tenants of MPS will ask for unequal shares, so each must lower its cap."""
+        self._of_tenants: dict[int, Offer] = {}
+        """What tenants that asked for shares have of the latest cell, where it is not what all have."""
         self._kept: dict[str, str] = {}
         self._closed = False
 
@@ -83,6 +90,7 @@ class KubernetesShared:
                 f"{count} tenants, but the device has only {parts} parts", next_step=f"use --slices {count}"
             )
         self.impossible(technique, setup)
+        self._of_tenants = {}
         size = self._node.tenant_size(parts)
         threads = setup.threads or max(1, size.cpus if not size.millicpus else size.millicpus // 1000)
         setup = dataclasses.replace(setup, threads=threads, engine=waiting_passively(setup.engine))
@@ -99,7 +107,12 @@ class KubernetesShared:
     def refuse_shares(self, technique: Technique, shares: Sequence[float], setup: Setup) -> None:
         """Raise UsageError for unequal shares of a technique that gives every tenant the same."""
         self.impossible(technique, setup)
-        if technique.name != FRACTION and max(shares) - min(shares) > EQUAL_WITHIN:
+        if technique.name == FRACTION or max(shares) - min(shares) <= EQUAL_WITHIN:
+            return
+        if technique.name == MPS:
+            refuse_above_the_plugins_cap(shares)
+            self._unequal = True
+        else:
             raise UsageError(
                 f"{technique.name} gives every tenant of a node the same share",
                 where=f"technique {technique.name}",
@@ -116,17 +129,23 @@ class KubernetesShared:
         if technique.name == "proxy":
             return [dataclasses.replace(tenant, asked=Asked(None)) for tenant in tenants]
         node, offer = self._node.current(), self._offer(technique)
-        asked = [asked_of(offer, share, node) for share in shares]
-        if technique.name != FRACTION:
-            return [dataclasses.replace(tenant, asked=each) for tenant, each in zip(tenants, asked, strict=True)]
+        if technique.name == MPS and self._unequal and whole_percent(max(shares)) > (offer.sm_percent or 0.0):
+            cap = f"caps each tenant at {offer.sm_percent:g} %" if offer.sm_percent else "does not cap SMs"
+            raise PreflightError(
+                f"{offer.flavour} {cap}, so a tenant cannot ask for {100.0 * max(shares):g} % of them",
+                where=f"node {node.name}",
+                next_step=f"use --shares 1/{self._parts}, or --sharing-flavour dra",
+            )
         size = self._node.tenant_size(self._parts)
-        found = []
-        for number, (share, each) in enumerate(zip(shares, asked, strict=True), start=1):
-            own = SLICERS[offer.flavour].for_share(offer, share, node)
-            shape = TenantShape(technique.name, number, size, node.name, own)
-            self._environments.pop((technique.name, number, tenants[number - 1].setup), None)
-            tenant = self._tenant(technique, shape, tenants[number - 1].setup, own.entitlement)
-            found.append(dataclasses.replace(tenant, asked=each))
+        found, self._of_tenants = [], {}
+        for number, (share, tenant) in enumerate(zip(shares, tenants, strict=True), start=1):
+            own = offer_to(offer, share, node)
+            if own != offer:
+                self._of_tenants[number] = own
+                shape = TenantShape(technique.name, number, size, node.name, own, own.variables)
+                self._environments.pop((technique.name, number, tenant.setup), None)
+                tenant = self._tenant(technique, shape, tenant.setup, own.entitlement)
+            found.append(dataclasses.replace(tenant, asked=asked_of(own, share, node)))
         return found
 
     @property
@@ -140,7 +159,8 @@ class KubernetesShared:
         node: NodeFacts = self._node.current()
         others = self._node.others()
         strangers = others.with_gpu if others is not None else ()
-        return technique_evidence(self._offer(technique), node, tenants, described, strangers)
+        offer = dataclasses.replace(self._offer(technique), of_tenants=self._of_tenants)
+        return technique_evidence(offer, node, tenants, described, strangers)
 
     def files(self) -> dict[str, str]:
         """Return manifests as applied, logs, and the node's facts under each technique."""
@@ -177,6 +197,19 @@ class KubernetesShared:
             environment = KubernetesProxy("k8s+proxy", self._pods, self._options, driver_choice(setup), shape.shaped)
             self._environments[key] = environment
         return Tenant(self._environments[key], setup, BEHIND_THE_PROXY)
+
+
+def refuse_above_the_plugins_cap(shares: Sequence[float]) -> None:
+    """Raise UsageError for a share of MPS above the plugin's cap of 100/N %: a client can only lower its cap."""
+    cap = 100 // replicas_for(len(shares))
+    if whole_percent(max(shares)) > cap:
+        raise UsageError(
+            f"the device plugin caps each of {len(shares)} tenants of MPS at {cap} %, and a tenant can only lower "
+            f"its cap: {100.0 * max(shares):g} % cannot be asked for",
+            where=f"technique {MPS}",
+            next_step="use --sharing-flavour dra, where a claim sets the cap; or --tech fraction; "
+            f"or shares of at most {cap} % each",
+        )
 
 
 def _numbers(count: int) -> range:

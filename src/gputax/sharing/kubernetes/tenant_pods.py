@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from gputax.errors import Interrupted, PreflightError
 from gputax.kubernetes.objects import APP, ROLE_LABEL, RUN_LABEL, Manifest, PodPlan, Size
 from gputax.kubernetes.pods import DELETE_GRACE_S, GONE_TIMEOUT_S, ReadyPod, RunPods, uninterrupted
-from gputax.kubernetes.watch import Clock, PodWatch, Say
+from gputax.kubernetes.watch import Clock, Say
 from gputax.sharing.offer import Offer
 from gputax.worker.tenant.info import IMAGE_VARIABLE, PORT_VARIABLE, TECHNIQUE_VARIABLE
 
@@ -20,20 +20,15 @@ ADMISSION_GRACE_S = 30.0
 
 
 class TenantPods(RunPods):
-    """RunPods for several threads: unique names, a single watch, and no new pods once closing has begun."""
+    """RunPods of tenants: no new pods once closing has begun, and another try where the node's devices change."""
 
     def __init__(self, context: str, namespace: str, say: Say, run_id: str = "", clock: Clock | None = None) -> None:
         super().__init__(context, namespace, say, run_id, clock)
-        self._making = threading.RLock()
-        self._of_plan: dict[str, threading.Lock] = {}
-        self._count = 0
         self._ended = False
 
     def ready(self, plan: PodPlan, timeout_s: float) -> ReadyPod:
         """Return the pod of this plan; concurrent calls with equal plans get the same pod."""
-        with self._making:
-            lock = self._of_plan.setdefault(repr(plan), threading.Lock())
-        with lock:
+        with self._alone(plan):
             deadline = self.clock.now_s() + min(timeout_s, ADMISSION_GRACE_S)
             while True:
                 try:
@@ -87,20 +82,11 @@ class TenantPods(RunPods):
         if not self._ended:  # otherwise `close` deletes all of them
             self.remove(name)
 
-    def _watching(self) -> PodWatch:
-        with self._making:
-            return super()._watching()
-
     def _remove_finished(self) -> None:
         super()._remove_finished()
         for left in self.cluster.list("Pod", labels={"app.kubernetes.io/managed-by": APP, ROLE_LABEL: TENANT}):
             if (left.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
                 self.cluster.delete("Pod", str(left["metadata"]["name"]))
-
-    def _next_name(self, role: str) -> str:
-        with self._making:
-            self._count += 1
-            return f"{APP}-{role}-{self.run_id}-{self._count}"
 
 
 METRICS_PORT = 8000
@@ -120,6 +106,8 @@ class TenantShape:
     node: str = ""
     offer: Offer | None = None
     """None with the proxy, where a tenant does not have its own device."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Further variables of its container."""
 
     def shaped(self, plan: PodPlan) -> PodPlan:
         """Return the tenant's pod."""
@@ -136,6 +124,7 @@ class TenantShape:
                 PORT_VARIABLE: str(METRICS_PORT),
                 TECHNIQUE_VARIABLE: self.technique,
                 IMAGE_VARIABLE: plan.image,
+                **self.variables,
             },
             further_labels={
                 TECHNIQUE_LABEL: self.technique,

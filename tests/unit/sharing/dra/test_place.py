@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from gputax.plan.options import EnvironmentOptions
 from gputax.plan.techniques import TECHNIQUES
 from gputax.sharing.dra.environment import ClaimedKubernetes, ClaimedRun
 from gputax.sharing.dra.place import ClaimedShared
-from gputax.sharing.place import Tenant
+from gputax.sharing.place import AsksForShares, Tenant
 from tests.standins.claim_scheduler import CLAIMS, SLICES, ClaimScheduler
 from tests.standins.kube_api import KubeApi, start_without_worker
 from tests.standins.virtual_clock import VirtualClock
@@ -253,3 +254,59 @@ def test_without_a_device_no_claim_is_made(api: KubeApi) -> None:
     assert isinstance(found, ClaimedShared)
     found.close()
     assert SLICES not in str(api.requests)
+
+
+def mps_worker(environment: ClaimedKubernetes, percentage: str, memory_mb: float) -> Described:
+    seen = described(environment, memory_mb=int(memory_mb))
+    pipe = {"pipe_directory": "/tmp/nvidia-mps", "control_socket": True, "active_thread_percentage": percentage}
+    return Described({**seen.answer, "devices": {**seen.devices, "mps": pipe}})
+
+
+def test_unequal_shares_of_mps_are_one_claim_with_the_largest_cap_and_a_variable_for_each(
+    api: KubeApi, place: ClaimedShared
+) -> None:
+    cluster = ClaimScheduler(api)
+    assert isinstance(place, AsksForShares)
+    place.refuse_shares(MPS, (0.3, 0.7), SETUP)
+    place.switch(MPS, 2, silent)
+    (claim,) = cluster.claims()
+    config = claim["spec"]["devices"]["config"][0]["opaque"]["parameters"]["sharing"]["mpsConfig"]
+    assert config["defaultActiveThreadPercentage"] == 70
+    small, large = place.asking(MPS, (0.3, 0.7), SETUP)
+    assert small.asked is not None
+    assert large.asked is not None
+    assert (small.asked.compute, large.asked.compute) == (0.3, 0.7)
+    assert (small.asked.memory, large.asked.memory) == (pytest.approx(0.3), pytest.approx(0.7, abs=0.001))
+    assert [each.entitlement.text.split(",")[0] for each in (small, large)] == ["30 % of the SMs", "70 % of the SMs"]
+    environments = started([small, large])
+    assert environments[0].plan().variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in environments[1].plan().variables
+
+    def judge(percentage: str, memory_mb: float) -> Evidence:
+        workers = [mps_worker(environments[0], percentage, memory_mb), mps_worker(environments[1], "", 0.7 * 81920)]
+        proofs = [each.evidence(worker) for each, worker in zip(environments, workers, strict=True)]
+        return place.evidence(MPS, proofs, workers)
+
+    good = judge("30", 0.3 * 81920)
+    assert good.active, good.reasons
+    assert good.fact("limits")["tenants"]["1"]["sm_percent"] == 30.0
+    assert "tenant 1 asked for 30 % of the SMs, but CUDA_MPS_ACTIVE_THREAD_PERCENTAGE is not set" in str(
+        judge("", 0.3 * 81920).reasons
+    )
+    # The claim's cap of 70 % is on, but not the tenant's own.
+    assert "tenant 1 is not capped by MPS" in str(judge("30", 0.7 * 81920).reasons)
+
+
+@pytest.mark.parametrize("technique", [MIG, TIME_SLICING])
+def test_other_unequal_shares_cannot_be_asked_for_by_a_claim(place: ClaimedShared, technique: Any) -> None:
+    with pytest.raises(UsageError, match="cannot be asked for unequal shares") as refused:
+        place.refuse_shares(technique, (0.3, 0.7), SETUP)
+    assert "--tech mps" in refused.value.next_step
+    place.refuse_shares(technique, (0.5, 0.5), SETUP)
+
+
+def test_unequal_shares_of_a_claim_of_the_users_own_are_refused(api: KubeApi) -> None:
+    place = opened(replace(OPTIONS, resource_claim="mine"))
+    with pytest.raises(UsageError, match="a claim of yours"):
+        place.refuse_shares(MPS, (0.3, 0.7), SETUP)
+    place.close()

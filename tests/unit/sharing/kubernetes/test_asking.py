@@ -61,7 +61,49 @@ def test_time_slices_are_turns_and_the_whole_device_is_exclusive(api: KubeApi) -
     shared.close()
 
 
-@pytest.mark.parametrize("technique", ["mps", "mig", "time-slicing"])
+def variables(tenant: Tenant) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in manifest(tenant)["spec"]["containers"][0]["env"] if "value" in each}
+
+
+def test_tenants_of_mps_lower_the_plugins_cap_each_to_their_own(api: KubeApi) -> None:
+    GpuNode(api)
+    shared, mps = place(), TECHNIQUES["mps"]
+    shared.refuse_shares(mps, (0.3, 0.5), SETUP)
+    shared.switch(mps, 2, silent)
+    small, large = shared.asking(mps, (0.3, 0.5), SETUP)
+    assert variables(small)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
+    whole_mb = shared._node.current().memory_mb
+    assert whole_mb
+    assert variables(small)["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == f"0={int(0.3 * whole_mb)}M"
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in variables(large)  # the plugin's own cap
+    assert small.asked is not None
+    assert large.asked is not None
+    assert (small.asked.compute, large.asked.compute) == (0.3, 0.5)
+    assert (small.asked.memory, large.asked.memory) == (pytest.approx(0.3), pytest.approx(0.5))
+    assert small.entitlement.text.startswith("30 % of the SMs")
+    (alone,) = shared.asking(mps, (0.3,), SETUP)
+    assert variables(alone)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
+    shared.close()
+
+
+def test_a_share_above_the_plugins_cap_is_refused_and_the_way_by_a_claim_named(api: KubeApi) -> None:
+    shared = place()
+    with pytest.raises(UsageError, match="at 50 %, and a tenant can only lower its cap: 70 %") as refused:
+        shared.refuse_shares(TECHNIQUES["mps"], (0.3, 0.7), SETUP)
+    assert "--sharing-flavour dra" in refused.value.next_step
+    shared.close()
+
+
+def test_equal_shares_of_mps_need_no_variable(api: KubeApi) -> None:
+    GpuNode(api)
+    shared, mps = place(), TECHNIQUES["mps"]
+    shared.switch(mps, 6, silent)
+    for tenant in shared.asking(mps, (1 / 6,) * 6, SETUP):
+        assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in variables(tenant)
+    shared.close()
+
+
+@pytest.mark.parametrize("technique", ["mig", "time-slicing"])
 def test_unequal_shares_of_what_gives_all_the_same_are_refused(api: KubeApi, technique: str) -> None:
     shared = place()
     with pytest.raises(UsageError, match="the same share") as refused:
