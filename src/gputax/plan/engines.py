@@ -112,6 +112,8 @@ ENGINES: dict[str, EngineKind] = {
     )
 }  # fmt: skip
 DEFAULT_ENGINE = "onnx"
+# What runs a torch module of the user's.
+MODULE_ENGINE = "torch"
 DRIVER_MODEL_ENGINE = "tinygrad"
 """The engine that runs models through the driver API, and therefore behind the GPU proxy."""
 TINYGRAD_VERSION = "0.14.0"

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from gputax.errors import UsageError
-from gputax.plan.engines import ENGINES, parse_engine
+from gputax.plan.engines import ENGINES, MODULE_ENGINE, parse_engine
 
 HASH_DIGITS = 12
 LONGEST_NAME = 40
 _OWN_NAME = re.compile(rf".+@[0-9a-f]{{{HASH_DIGITS}}}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-MODULE_ENGINE = "torch"
 
 
 @dataclass(frozen=True)

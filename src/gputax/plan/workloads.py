@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gputax.errors import unknown_name
-from gputax.plan.engines import DEFAULT_ENGINE
+from gputax.plan.engines import DEFAULT_ENGINE, MODULE_ENGINE
 from gputax.plan.language_models import LANGUAGE_MODEL, decoder_size, is_language_model, language_model_name
-from gputax.plan.own_model import MODULE_ENGINE, is_module, is_own
+from gputax.plan.own_model import is_module, is_own
 
 
 @dataclass(frozen=True)
