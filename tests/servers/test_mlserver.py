@@ -130,6 +130,4 @@ def test_what_the_model_refuses_is_an_error_before_the_measurement(
     engine = f"kserve:{urls[protocol]},model=doubling,shape=x:2x4"
     done = gputax("run", "--engine", engine, "--suite", tiny_suite, "--scenario", "single-stream", timeout=300)
     assert done.returncode == 3, done.stderr
-    # Over HTTP it answers with a traceback, whose beginning is shown; the model's words are at its end.
-    if protocol == "grpc":
-        assert "unexpected shape" in done.stderr
+    assert "unexpected shape" in done.stderr

@@ -65,7 +65,7 @@ def test_the_proxy_names_transport_domain_and_pod(transcript: Transcript) -> Non
     for tenant in ended:
         assert (tenant["transport"], tenant["domain"], tenant["ended"]) == ("xen", int(domain), "left")
         assert tenant["memory_bytes"] == 0
-        assert "calls" in tenant["confinement"]
+        assert "seccomp" in tenant["confinement"]
 
 
 def test_a_destroyed_guest_leaves_nothing_and_the_other_goes_on(transcript: Transcript) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gputax.errors import UsageError
-from gputax.worker.servers.event_stream import EventStream
+from gputax.worker.servers.event_stream import LONGEST_DETAIL, Accepted, Document, EventStream
 from gputax.worker.servers.failures import CUT, EMPTY, GARBAGE, OK, REPORTED, redacted, words_for
 from gputax.worker.servers.infer_messages import fields, infer_request, metadata_of, text, varint
 from gputax.worker.servers.prompts import drawn_prompts, read_prompts
@@ -64,6 +64,22 @@ def test_every_kind_of_nonsense_has_its_status(events: bytes, status: int) -> No
     body.begin(200)
     body.feed(events, 1)
     assert body.finish() == status
+
+
+@pytest.mark.parametrize("reader", [EventStream, Document, Accepted])
+@pytest.mark.parametrize("piece", [7, 100_000])
+def test_of_a_long_refusal_the_beginning_and_the_end_are_kept(
+    reader: type[EventStream | Document | Accepted], piece: int
+) -> None:
+    body = b"Traceback (most recent call last):" + b" File x, line 1" * 1000 + b" ValueError: unexpected shape"
+    taken = reader()
+    taken.begin(500)
+    for at in range(0, len(body), piece):
+        taken.feed(body[at : at + piece], 0)
+    assert taken.finish() == 500
+    assert taken.detail.startswith("Traceback")
+    assert taken.detail.endswith("unexpected shape")
+    assert len(taken.detail) < LONGEST_DETAIL + 10
 
 
 def test_a_response_without_a_length_ends_with_its_connection() -> None:

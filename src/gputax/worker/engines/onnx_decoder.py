@@ -172,7 +172,8 @@ class OnnxDecoder:
             binding.bind_input(state.input, self._place, 0, self._float, shape, read.data_ptr())
             binding.bind_output(state.output, self._place, 0, self._float, after, written.data_ptr())
         binding.bind_output(TOKEN, "cpu", 0, np.int64, (count, 1), tokens[step].ctypes.data)
-        binding.bind_output(LOGITS, "cpu", 0, self._float, logits.shape, logits.ctypes.data)
+        if step == size.output - 1:  # only these are looked at
+            binding.bind_output(LOGITS, "cpu", 0, self._float, logits.shape, logits.ctypes.data)
         return binding
 
     def _check(self, steps: _Steps, first: int, count: int) -> None:

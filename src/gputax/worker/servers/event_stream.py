@@ -8,10 +8,17 @@ from typing import Any
 from gputax.worker.servers.failures import CUT, EMPTY, GARBAGE, OK, REPORTED
 
 LONGEST_DETAIL = 300
+_LEFT_OUT = b" ... "
 LARGEST_EVENT = 4 << 20
 DONE = b"[DONE]"
 # The parts of a message that are generated tokens; a model that thinks sends that first.
 CONTENT = ("content", "reasoning_content", "reasoning", "text")
+
+
+def shortened(text: bytes) -> bytes:
+    """Return the beginning and the end of a long text: a server that answers with a traceback has its words last."""
+    half = LONGEST_DETAIL // 2
+    return text if len(text) <= LONGEST_DETAIL + len(_LEFT_OUT) else text[:half] + _LEFT_OUT + text[-half:]
 
 
 class EventStream:
@@ -38,7 +45,7 @@ class EventStream:
     def feed(self, data: bytes, now_ns: int) -> None:
         """Take a piece of the body: lines that begin with `data:` are events."""
         if self.status != 200:
-            self._raw += data[: max(0, LONGEST_DETAIL - len(self._raw))]
+            self._raw = shortened(self._raw + data)
             return
         lines = (self._line + data).split(b"\n")
         self._line = lines.pop()
@@ -124,7 +131,7 @@ class Document:
     def finish(self) -> int:
         """Parse it."""
         if self.status != 200:
-            self.detail_text = self._body[:LONGEST_DETAIL].decode("utf-8", "replace")
+            self.detail_text = shortened(self._body).decode("utf-8", "replace")
             return self.status or GARBAGE
         try:
             self.data = json.loads(self._body)
@@ -158,9 +165,9 @@ class Accepted:
         self.status = status
 
     def feed(self, data: bytes, now_ns: int) -> None:
-        """Keep the beginning of a failure's text."""
+        """Keep the beginning and the end of a failure's text."""
         if self.status != 200:
-            self._raw += data[: max(0, LONGEST_DETAIL - len(self._raw))]
+            self._raw = shortened(self._raw + data)
 
     def finish(self) -> int:
         """Return how the request ended."""
