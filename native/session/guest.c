@@ -43,7 +43,7 @@ static int serve(const char *name, unsigned int host)
     atomic_store(&stream.pages->host_lives, 1);
     if (!grants_tell(pages, true, offsetof(struct stream_pages, guest_lives), stream.bell.port))
         return fail("unmap notification");
-    snprintf(path, sizeof path, PLACE_OFFERED "/%s", name);
+    snprintf(path, sizeof path, PLACE_OFFERED "/%.*s", (int)NAME_MOST, name);
     place_write(&place, text);
     if (!xenstore_open(&store) || !xenstore_write(&store, path, text))
         return fail(path);
@@ -56,7 +56,7 @@ static void begin(struct xenstore *store, const char *name, unsigned int host)
     char path[sizeof PLACE_ASKED + NAME_MOST + 2];
     if (strlen(name) >= NAME_MOST)
         return;
-    snprintf(path, sizeof path, PLACE_ASKED "/%s", name);
+    snprintf(path, sizeof path, PLACE_ASKED "/%.*s", (int)NAME_MOST, name);
     if (!xenstore_remove(store, path))
         return;
     pid_t session = fork();
