@@ -43,5 +43,4 @@ def test_a_second_start_reads_the_capture_of_the_first(small: str, tmp_path: Pat
     assert models.first_run("resnet50", small, variables)["capture_from_cache"] is False
     start = models.first_run("resnet50", small, variables)
     assert start["capture_from_cache"] is True
-    assert start["load_s"] > 0
-    assert start["first_run_s"] > 0
+    assert set(start["compile"]) == {"cpu_s", "wall_s"}
