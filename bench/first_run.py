@@ -95,6 +95,8 @@ def measured(workload: str, model: str = "") -> dict[str, Any]:
     engine.close()
     return {
         "compile": asdict(compiling),
+        "load": asdict(engine.load),
+        "first_run": asdict(engine.first_run),
         "kernels": facts["captures"]["1"]["kernels"],
         "capture_from_cache": facts["kept_captures"] == [1],
     }

@@ -77,6 +77,14 @@ RING_GUESTS = (
     Guest("two", PODS[1], (OPERATIONS.format(seconds=600),)),
     Guest("three", PODS[2], (OPERATIONS.format(seconds=60), DIGEST)),
 )
+
+
+def ring_files(base: Base, build: Path, folder: Path) -> Iterator[Entry]:
+    """Return what dom0 needs to start the guests of the ring."""
+    for guest in RING_GUESTS:
+        yield from guest.files(base, build, folder)
+
+
 RING = (
     PRELUDE
     + rf"""

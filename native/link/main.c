@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "link/domain.h"
 #include "link/guest.h"
 #include "link/host.h"
 #include "wire/handshake.h"
@@ -13,14 +14,6 @@ static const char usage[] =
     "       xen-link host DOMAIN POD PROXY-XEN-SOCKET\n"
     "The guest's end serves libvgpu at SOCKET (GPUTAX_PROXY_TRANSPORT=xen). The other end runs\n"
     "where the GPU proxy does, for one guest, and ends with it.\n";
-
-static bool number(const char *text, unsigned int *value)
-{
-    char *end;
-    unsigned long read = strtoul(text, &end, 10);
-    *value = (unsigned int)read;
-    return *text != 0 && *end == 0 && read < 0x7ff0;
-}
 
 static int guest(const char *path, unsigned int host)
 {
@@ -39,9 +32,9 @@ int main(int count, char **words)
 {
     unsigned int domain = 0;
     signal(SIGPIPE, SIG_IGN);
-    if ((count == 3 || (count == 4 && number(words[3], &domain))) && strcmp(words[1], "guest") == 0)
+    if ((count == 3 || (count == 4 && domain_read(words[3], &domain))) && strcmp(words[1], "guest") == 0)
         return guest(words[2], domain);
-    if (count == 5 && strcmp(words[1], "host") == 0 && number(words[2], &domain) && domain != 0)
+    if (count == 5 && strcmp(words[1], "host") == 0 && domain_read(words[2], &domain) && domain != 0)
         return host_serve(domain, words[3], words[4]);
     fputs(usage, stderr);
     return 2;

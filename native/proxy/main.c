@@ -253,7 +253,7 @@ static struct options parse(int count, char **arguments)
     return options;
 }
 
-/* Each turn preempts a thread that spins where there is no idle core: with 20 ms in place of 50 it was half of what did. */
+/* Where all cores are busy, each turn preempts a tenant or its worker. A turn every 20 ms caused half of their preemptions. */
 static void *govern_main(void *argument)
 {
     const uint64_t turn_ms = 50;

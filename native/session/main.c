@@ -7,6 +7,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "link/domain.h"
 #include "session/carrier.h"
 #include "session/guest.h"
 #include "session/host.h"
@@ -18,14 +19,6 @@ static const char usage[] =
     "       xen-session host DOMAIN --request FILE [--wait FIFO]\n"
     "In the guest it serves sessions. In dom0 it carries one: its stdio is the program's, and so is its exit code.\n"
     "A request (native/session/request.h) says more than words. With --wait it begins once the FIFO has been opened.\n";
-
-static bool read_domain(const char *text, unsigned int *domain)
-{
-    char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    *domain = (unsigned int)value;
-    return *text != 0 && *end == 0 && value < 0x7ff0;
-}
 
 static char *from_words(char **words, size_t *bytes)
 {
@@ -107,9 +100,9 @@ int main(int count, char **words)
 {
     unsigned int domain = 0;
     if (count == 2 || count == 3)
-        if (strcmp(words[1], "guest") == 0 && (count == 2 || read_domain(words[2], &domain)))
+        if (strcmp(words[1], "guest") == 0 && (count == 2 || domain_read(words[2], &domain)))
             return guest_agent(domain);
-    if (count >= 4 && strcmp(words[1], "host") == 0 && read_domain(words[2], &domain) && domain != 0)
+    if (count >= 4 && strcmp(words[1], "host") == 0 && domain_read(words[2], &domain) && domain != 0)
         return host(domain, words + 3);
     fputs(usage, stderr);
     return 2;

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from e2e.xen import base, machine, scenarios
+from e2e.xen import scenarios
 from e2e.xen.machine import Transcript
+from tests.xen.boots import booted
 
 pytestmark = pytest.mark.xen
 
-BUILD = Path(__file__).parents[2] / "native/build"
 TIMEOUT_S = 5400  # minutes on idle cores; it runs at the lowest priority
 
 
 @pytest.fixture(scope="module")
 def transcript(tmp_path_factory: pytest.TempPathFactory) -> Transcript:
-    folder = tmp_path_factory.mktemp("xen")
-    made = base.prepare()
-    files = list(scenarios.pod_files(made, BUILD, folder))
-    seen = machine.boot(made, BUILD, scenarios.CONTAINERS, files, folder, TIMEOUT_S, pods=True)
-    print(seen.text[-20000:])
-    assert seen.ended, "dom0 did not power off in time"
-    return seen
+    return booted(tmp_path_factory.mktemp("xen"), scenarios.CONTAINERS, scenarios.pod_files, TIMEOUT_S, pods=True)
 
 
 def guests(transcript: Transcript, section: str) -> list[str]:

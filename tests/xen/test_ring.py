@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.xen import base, machine, scenarios
+from e2e.xen import scenarios
 from e2e.xen.machine import Transcript
+from tests.xen.boots import booted
 
 pytestmark = pytest.mark.xen
 
-BUILD = Path(__file__).parents[2] / "native/build"
 TIMEOUT_S = 3600  # two minutes on idle cores; it runs at the lowest priority
 
 
 @pytest.fixture(scope="module")
 def transcript(tmp_path_factory: pytest.TempPathFactory) -> Transcript:
-    folder = tmp_path_factory.mktemp("xen")
-    made = base.prepare()
-    files = [entry for guest in scenarios.RING_GUESTS for entry in guest.files(made, BUILD, folder)]
-    seen = machine.boot(made, BUILD, scenarios.RING, files, folder, TIMEOUT_S)
-    print(seen.text[-20000:])
-    assert seen.ended, "dom0 did not power off in time"
-    return seen
+    return booted(tmp_path_factory.mktemp("xen"), scenarios.RING, scenarios.ring_files, TIMEOUT_S)
 
 
 def status(transcript: Transcript, name: str) -> dict[str, Any]:

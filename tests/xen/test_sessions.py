@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from e2e.xen import base, machine, scenarios
+from e2e.xen import scenarios
 from e2e.xen.machine import Transcript
+from tests.xen.boots import booted
 
 pytestmark = pytest.mark.xen
 
-BUILD = Path(__file__).parents[2] / "native/build"
 TIMEOUT_S = 3600  # minutes on idle cores; it runs at the lowest priority
 
 
 @pytest.fixture(scope="module")
 def transcript(tmp_path_factory: pytest.TempPathFactory) -> Transcript:
-    folder = tmp_path_factory.mktemp("xen")
-    made = base.prepare()
-    files = list(scenarios.SERVED.files(made, BUILD, folder))
-    seen = machine.boot(made, BUILD, scenarios.SESSIONS, files, folder, TIMEOUT_S)
-    print(seen.text[-20000:])
-    assert seen.ended, "dom0 did not power off in time"
-    return seen
+    return booted(tmp_path_factory.mktemp("xen"), scenarios.SESSIONS, scenarios.SERVED.files, TIMEOUT_S)
 
 
 def test_a_program_in_the_guest_has_its_own_output_and_exit_code(transcript: Transcript) -> None:

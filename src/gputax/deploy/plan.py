@@ -80,6 +80,9 @@ class CollectResults:
     job: str
 
 
+LABELLED = "true"
+
+
 @dataclass(frozen=True)
 class LabelNodes:
     """Label nodes of the cluster; with no names, some node must have the label already."""
@@ -123,10 +126,7 @@ class GpusAllocatable:
 
 @dataclass(frozen=True)
 class NodesLabelled:
-    """The step is done when these nodes have the label; with no names, when some node has it."""
-
-    nodes: tuple[str, ...]
-    label: str
+    """The step is done when its nodes have the label; with no names, when some node has it."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +222,11 @@ class BenchmarkChoices:
     # A finished Job and its log stay for a day, so that a later `gputax collect` finds them.
     ttl_s: int = 86400
 
+    @property
+    def in_guest(self) -> bool:
+        """Whether the Job's pod is a Xen guest."""
+        return XEN in self.environment.split("+")
+
 
 def job_name(results_name: str) -> str:
     """Return the Job's name: `gpu-benchmark-baseline` for results/baseline."""
@@ -234,16 +239,15 @@ def benchmark_steps(
     rates: tuple[str, ...] = (), within: str = "",
 ) -> tuple[Step, ...]:  # fmt: skip
     """Return the last four steps; `start_s` is a node's expected start time, `pending_s` when to give up on it."""
-    in_guest = XEN in choices.environment.split("+")
     pod = PodPlan(
         name=job_name(name),
         run_id=run_id,
         image=choices.image,
         # A guest has no GPU: dom0 keeps it, and libvgpu in the guest talks to the proxy there.
-        size=Size(choices.cpus, choices.memory, 0 if in_guest else choices.gpus),
+        size=Size(choices.cpus, choices.memory, 0 if choices.in_guest else choices.gpus),
         namespace=choices.namespace,
         role="benchmark",
-        runtime_class=XEN_RUNTIME_CLASS if in_guest else "",
+        runtime_class=XEN_RUNTIME_CLASS if choices.in_guest else "",
     )
     words = suite_words(
         choices.suite, "--workload", choices.workload, "--device", choices.device, environment=choices.environment
@@ -289,7 +293,7 @@ def guest_steps(choices: BenchmarkChoices) -> tuple[Step, ...]:
             "xen-nodes",
             f"Xen nodes ({XEN_NODE_LABEL}=true)",
             LabelNodes(nodes, XEN_NODE_LABEL),
-            NodesLabelled(nodes, XEN_NODE_LABEL),
+            NodesLabelled(),
             expected_s=2,
         ),
         Step(

@@ -68,7 +68,8 @@ class Runner:
         if isinstance(check, GpusAllocatable):
             return _seen(allocatable(self._tools.cluster().list("Node"), check.resource) > 0)
         if isinstance(check, NodesLabelled):
-            return _seen(labelled(self._tools, check))
+            assert isinstance(step.action, LabelNodes)
+            return _seen(labelled(self._tools, step.action))
         if isinstance(check, JobSucceeded):
             job = job_state(self._tools.cluster().get("Job", check.job, namespace=check.namespace))
             return _seen(job.phase == "complete" and job.run_id == self._run_id)

@@ -208,7 +208,7 @@ class Cluster:
         from lightkube import codecs
 
         where = _name(manifest)
-        resource(manifest["kind"])
+        resource(manifest["kind"])  # makes the class safe for several threads
         with self._doing(f"create {where}"):
             made = self._lightkube().create(codecs.from_dict(manifest), dry_run=dry_run)
         return dict(made.to_dict())
@@ -217,7 +217,7 @@ class Cluster:
         """Create or update one object by server-side apply."""
         from lightkube import codecs
 
-        resource(manifest["kind"])
+        resource(manifest["kind"])  # makes the class safe for several threads
         with self._doing(f"apply {_name(manifest)}"):
             made = self._lightkube().apply(codecs.from_dict(manifest), force=force)
         return dict(made.to_dict())

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import TextIO
 
 from gputax.deploy.cost import METHOD, Bill, Cost, expected
-from gputax.deploy.plan import ApplyObjects, AwaitGpus, AwaitJob, CollectResults, LabelNodes, Plan, RunCommands, Step
+from gputax.deploy.plan import (
+    LABELLED,
+    ApplyObjects,
+    AwaitGpus,
+    AwaitJob,
+    CollectResults,
+    LabelNodes,
+    Plan,
+    RunCommands,
+    Step,
+)
 from gputax.report.exporters.console_text import Screen
 from gputax.report.model import Cell, Column, Table, text_cell
 from gputax.results.files import write_text
@@ -67,9 +77,9 @@ def shell_commands(plan: Plan, step: Step, folder: Path) -> Iterator[str]:
             yield f"{prefix}{apply}  # only where a GPU node shows <none>"
     elif isinstance(action, LabelNodes):
         for name in action.nodes:
-            yield prefix + shlex.join((*kubectl, "label", "node", name, f"{action.label}=true"))
+            yield prefix + shlex.join((*kubectl, "label", "node", name, f"{action.label}={LABELLED}"))
         if not action.nodes:
-            yield prefix + shlex.join((*kubectl, "get", "nodes", "-l", f"{action.label}=true"))
+            yield prefix + shlex.join((*kubectl, "get", "nodes", "-l", f"{action.label}={LABELLED}"))
     elif isinstance(action, AwaitJob):
         words = (*kubectl, "-n", action.namespace, "wait", "--for=condition=complete", f"job/{action.job}")
         yield prefix + shlex.join((*words, f"--timeout={action.limit_s:.0f}s"))

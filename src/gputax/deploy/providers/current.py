@@ -17,7 +17,6 @@ from gputax.deploy.plan import (
     gpu_resource,
     guest_steps,
 )
-from gputax.plan.environment import K8S
 
 PLUGIN_LIMIT_S = 180.0
 PENDING_LIMIT_S = 300.0
@@ -38,9 +37,8 @@ class CurrentChoices:
 def current_plan(choices: CurrentChoices, benchmark: BenchmarkChoices, run_id: str, results: str) -> Plan:
     """Return the plan: GPU nodes, namespace, Job, run, results."""
     name = results.rstrip("/").rsplit("/", 1)[-1]
-    in_guest = benchmark.environment != K8S
-    gpus = (_gpus(choices),) if benchmark.gpus and not in_guest else ()
-    guests = guest_steps(benchmark) if in_guest else ()
+    gpus = (_gpus(choices),) if benchmark.gpus and not benchmark.in_guest else ()
+    guests = guest_steps(benchmark) if benchmark.in_guest else ()
     rates = ("pod",) if choices.usd_per_hour else ()
     last = benchmark_steps(
         benchmark,
